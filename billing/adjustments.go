@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// openPeriod is the first of the periods that is not closed, if there is one:
-// what late usage adjusts goes into it.
+// openPeriod returns the first open period of periods, which are sorted by start. Late usage of closed periods is
+// billed with this period, unless a closed period's own invoice bills it.
 func openPeriod(periods []Period) (p Period, found bool) {
 	i := slices.IndexFunc(periods, func(p Period) bool { return p.ClosedAt == nil })
 	if i < 0 {
@@ -21,11 +21,11 @@ func openPeriod(periods []Period) (p Period, found bool) {
 	return periods[i], true
 }
 
-// adjustments works out what late usage adds to the closed periods, and what
-// the provider could not be reported of them before its invoice was final. The
-// target's window is the oldest open period; what earlier targets were reported
-// already is not reported again. repeated is what the target was reported so
-// far: it stays even if it comes to nothing now.
+// adjustments returns the lines that target bills for closed periods. They contain late usage, and usage that was not
+// reported before the invoice of its period was final. Amounts already reported to other targets are deducted.
+// target.Window must be the target period: the oldest open period, or the period of the own invoice. Otherwise there
+// are no lines. repeated holds the lines already reported to target. A repeated line is returned even if its quantity
+// and amount are 0 now.
 func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []Line {
 	return linesOf(b.lateCalculations(periods, target, repeated))
 }
@@ -49,9 +49,11 @@ func (b *Books) lateCalculations(periods []Period, target Series, repeated []Lin
 	return all
 }
 
-// adjustable says whether a closed period may come to something else than is
-// billed with it: a month with late usage touches it, it was adjusted before, or
-// the provider was not reported all of it.
+// adjustable reports whether the total of a closed period may differ from the total billed with it, in any of these
+// cases:
+//   - Late usage exists in a month that overlaps the period, or is stored in a billed line.
+//   - An adjustment of the period is accepted or outstanding.
+//   - The units or the charge of a billed line differ from those billed with the period.
 func (b *Books) adjustable(p Period) bool {
 	if p.ClosedAt == nil {
 		return false
@@ -63,14 +65,14 @@ func (b *Books) adjustable(p Period) bool {
 	})
 }
 
-// unreported says whether something else is billed with the period than what it
-// came to.
+// unreported reports whether the units or the charge billed with the period differ from those of the line. It returns
+// false if no provider bills the line.
 func (l *ClosedLine) unreported() bool {
 	return l.Billed && !(l.ownUnits().Equal(l.billedUnits()) && l.Charge.Equal(l.billedCharge()))
 }
 
-// lateOf is what each meter of a closed period has come to since, where that may
-// be something else than it was closed at, whoever has billed it.
+// lateOf returns a late calculation for each billed meter of a closed period. It skips meters that are backfilling, and
+// returns none if the period is not adjustable. Adjustments that were already reported are not deducted.
 func (b *Books) lateOf(closed Period) (all []calculation) {
 	if !b.adjustable(closed) {
 		return nil
@@ -107,9 +109,10 @@ func (b *Books) adjust(closed Period, target Series, repeated []Line) (all []cal
 	return all
 }
 
-// leaveInDoubt keeps what the target was reported so far, as far as what others
-// have billed, from the least to the most, leaves that open: as long as nobody knows
-// what came of a report, nothing is charged, or given back, because of it.
+// leaveInDoubt limits the effect of outstanding reports to other targets, which have billed between least and c.others.
+// so is the line already reported to this target. The calculation keeps the quantity and amount of so if they lie
+// between the results of the possible outcomes. Otherwise it takes the nearest result. Thus no unknown outcome leads to
+// a charge or a credit.
 func (c *calculation) leaveInDoubt(least elsewhere, so Line) {
 	sure := *c
 	sure.others = least
@@ -124,12 +127,13 @@ func (c *calculation) leaveInDoubt(least elsewhere, so Line) {
 	c.others.quantity, c.others.parts = c.others.quantity.Add(more.quantity), append(slices.Clone(c.others.parts), more)
 }
 
-// sameTarget says whether two series of late usage are added up in one place.
+// sameTarget reports whether two series of late usage have the same connection, customer, target, kind of report and
+// target period.
 func (s Series) sameTarget(o Series) bool {
 	return s.Connection == o.Connection && s.Customer == o.Customer && s.Target == o.Target && s.Kind == o.Kind && s.Window.Start.Equal(o.Window.Start)
 }
 
-// Line is what the closed period came to for the meter.
+// Line returns the closed line of the meter. known is false if the period has none. An open period has no closed lines.
 func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 	if l := p.line(meter); l != nil {
 		return *l, true
@@ -137,7 +141,7 @@ func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 	return ClosedLine{}, false
 }
 
-// line returns the closed period's line of the meter; nil: it has none.
+// line returns the closed line of the meter, or nil if the period has none.
 func (p *Period) line(meter metering.MeterID) *ClosedLine {
 	for i := range p.Closed {
 		if p.Closed[i].MeterID == meter {
@@ -147,8 +151,9 @@ func (p *Period) line(meter metering.MeterID) *ClosedLine {
 	return nil
 }
 
-// late is what came for the closed period after it was closed, up to when its
-// events went: what is booked stays booked, whatever still counts it.
+// late returns the late usage of a closed line: the stored late usage or, before it is stored, the counted one. If the
+// counted events are fewer than those of the last booking, it returns the booked units less the units at the close.
+// Booked usage stays booked, even if its events are no longer counted.
 func (f *Facts) late(closed Period, then *ClosedLine) Measured {
 	if then.LateEvents != nil {
 		return Measured{*then.LateUsage, *then.LateEvents, then.LateDimensions}
@@ -160,8 +165,9 @@ func (f *Facts) late(closed Period, then *ClosedLine) Measured {
 	return Measured{u.Late, u.LateEvents, u.LateDimensions}
 }
 
-// lateTarget is where what came late goes with a period: onto the subscription's
-// next invoice, or onto the period's own one, if there will be one.
+// lateTarget returns the series that bills late usage with the period target. The charges are on the subscription's
+// next invoice or, without a subscription that accepts charges, on the period's own invoice. Without such a
+// subscription, takes is false unless the period's own invoice bills late usage.
 func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bool) {
 	at = Series{
 		Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: b.Side.Subscription,
@@ -174,9 +180,9 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 	return at, b.takesLate(periods, target)
 }
 
-// lateCharges plans the charges that the target period carries for late usage of closed periods, one for each closed
-// period and meter. In a target period that is billed in amounts, a line of the invoice is set to the charge. In others,
-// what the charge has changed by is added to the next invoice. A charge that cannot be reported stays booked.
+// lateCharges plans the charges that the target period bills for late usage, one for each closed period and meter. If
+// the target period is billed in amounts, a report sets an invoice line to the whole charge. Otherwise, a report adds
+// the change of the charge to the next invoice. A charge that cannot be reported stays booked.
 func (p *planner) lateCharges(target Period) {
 	at, takes := p.lateTarget(p.periods, target)
 	if !takes {
@@ -205,7 +211,9 @@ func (p *planner) lateCharges(target Period) {
 	}
 }
 
-// lateCharge returns the next report of a charge for late usage, and whether it says anything new.
+// lateCharge returns the next report of a charge for late usage. changed reports whether the report is needed: the
+// charge differs from the accepted one, or a restore may have lost a later report that set the line. A line on a final
+// invoice is not set again.
 func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r Report, changed bool) {
 	r = Report{
 		Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
@@ -220,7 +228,7 @@ func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r R
 	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 }
 
-// excludedCharge returns why a charge for late usage is not reported in the target period. "": it is.
+// excludedCharge returns the reason for which the target period cannot bill a charge for late usage, or "" if it can.
 func (p *planner) excludedCharge(r Report, s *Reported, target Period) string {
 	switch {
 	case r.Destination.Excluded != "":
@@ -231,8 +239,8 @@ func (p *planner) excludedCharge(r Report, s *Reported, target Period) string {
 	return p.excludedIn(r.Currency, r.Target, target)
 }
 
-// lateLines returns what late usage adds to the closed periods, each with the series that the target
-// was reported it in, except for meters that an operator leaves as they were reported.
+// lateLines iterates over the adjustments that the target bills, each with the series in which it was reported. The
+// series is empty for an adjustment that was not reported yet. Meters that an operator excludes are skipped.
 func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	var known []*Reported
 	var about []Line
@@ -260,8 +268,9 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	}
 }
 
-// excludedIn says why an amount in the currency is not charged with the period's
-// own invoice, or with the subscription's next one, if it is not.
+// excludedIn returns ExcludedCurrency if the invoice has another currency than the amount, else "". The invoice is the
+// period's own one if target is OwnInvoice, else the subscription's next one. If its currency is unknown, excludedIn
+// returns "".
 func (b *Books) excludedIn(currency, target string, period Period) string {
 	if b.Side == nil {
 		return ""
@@ -281,8 +290,8 @@ func (p *planner) period(start time.Time) Period {
 	return p.periods[i]
 }
 
-// Description is what the customer reads on the invoice about a charge for a
-// meter's usage in a range, or for what came late for it.
+// Description returns the text of an invoice line that charges a meter's usage in a range. The text names the first and
+// last day of the range in the time zone. If late is true, it adds that the usage was reported late.
 func Description(m metering.Meter, of metering.Range, timezone *time.Location, late bool) string {
 	last := of.End.Add(-time.Microsecond)
 	text := fmt.Sprintf("%s: usage from %s to %s", cmp.Or(m.Name, m.Slug),
@@ -293,11 +302,12 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 	return text
 }
 
-// Adjustments are what late usage adds to the customer's closed periods, as the
-// period that Now lies in will bill it: what earlier ones have billed is not in it.
+// Adjustments returns the adjustments of closed periods that the oldest open period bills, as of Now. Amounts that
+// other target periods bill are not included. Adjustments in a currency that the period's invoice excludes are
+// included. There are none without a provider or without an open period.
 func (b *Books) Adjustments() []Line { return linesOf(b.carried()) }
 
-// carried are the calculations of Adjustments.
+// carried returns the calculations of Adjustments.
 func (b *Books) carried() []calculation {
 	if b.Connection == nil {
 		return nil // without a provider nothing is billed
@@ -322,8 +332,8 @@ func (b *Books) carried() []calculation {
 	})
 }
 
-// lateOwn is the closed period whose own invoice takes what came late for earlier
-// ones, and where there, if there is one.
+// lateOwn returns the closed period with the own invoice that bills late usage of earlier periods, and the series of
+// that late usage. takes is false if there is no such period.
 func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
 		return own, at, false
@@ -336,8 +346,8 @@ func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 	return own, at, false
 }
 
-// excludedLate says why late usage in the currency is not charged with the open
-// period that carries it, which may be in its grace, if it is not.
+// excludedLate returns the reason for which late usage in the currency is not charged with the open period, or "" if it
+// is charged. open is the oldest open period, which may already be in its grace.
 func (b *Books) excludedLate(currency string, open Period) string {
 	target := ""
 	if open.Own() && !b.subscribed() {
@@ -346,8 +356,7 @@ func (b *Books) excludedLate(currency string, open Period) string {
 	return b.excludedIn(currency, target, open)
 }
 
-// Adjustment is what late usage adds to a closed period, as its target period
-// carries it.
+// Adjustment is the correction of one meter in a closed period. A target period bills it.
 type Adjustment struct {
 	Closed    metering.Range
 	MeterID   metering.MeterID
@@ -356,11 +365,11 @@ type Adjustment struct {
 	Amount    metering.Decimal
 	Currency  string
 	Reason    string
-	Working   []Step // of the amount; of a target period that is closed itself, what each series was reported
+	Working   []Step // breakdown of Amount; one step per series if the target period bills no further adjustments
 }
 
-// carriedBy are those that the period carries, or, of one that carries none any
-// more, those that it was reported with.
+// carriedBy returns the adjustments that the period bills. If the period is closed and bills no further adjustments,
+// they are those that were reported with it.
 func (b *Books) carriedBy(period Period) (all []Adjustment) {
 	periods := ExpectedPeriods(b.Facts)
 	open, found := openPeriod(periods)
@@ -376,8 +385,7 @@ func (b *Books) carriedBy(period Period) (all []Adjustment) {
 	return nil
 }
 
-// carriedAs are the adjustments of some calculations, but those in a currency that
-// is excluded.
+// carriedAs returns the adjustments of the calculations, except those in an excluded currency.
 func carriedAs(late []calculation, excluded func(currency string) string) (all []Adjustment) {
 	for _, c := range late {
 		if excluded(c.currency) == "" {
@@ -390,8 +398,7 @@ func carriedAs(late []calculation, excluded func(currency string) string) (all [
 	return all
 }
 
-// carriedThen are those that a closed period was reported with while it was the
-// target period.
+// carriedThen returns the adjustments that were reported with target, a closed period, while it was the target period.
 func (b *Books) carriedThen(target Period) (all []Adjustment) {
 	for _, closed := range b.Stored {
 		reported := b.billed(closed, func(r *Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })

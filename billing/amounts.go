@@ -7,11 +7,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// linesAtMost is how many lines of ours an invoice gets: providers take a few
-// hundred, and others add their own.
+// linesAtMost is the maximum number of Odometer's lines on one invoice. Providers accept a few hundred lines, and other
+// sources add lines too.
 const linesAtMost = 200
 
-// Why what a meter comes to is not charged as an amount.
+// Reasons why a meter is not charged on the invoice of a period that is billed in amounts.
 const (
 	ExcludedOnInvoice  = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
 	ExcludedNoLine     = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
@@ -19,7 +19,7 @@ const (
 	ExcludedOtherPrice = "the currency of the meter's price differs from the customer's subscription; set a price in the subscription's currency for later periods"
 )
 
-// billsAt is in what a period that begins then is billed.
+// billsAt returns the form of usage on the invoices of a period that begins at start: quantities (default) or amounts.
 func (c Connection) billsAt(start time.Time) metering.Bills {
 	bills := c.Bills
 	if start.Before(c.BillsSince) {
@@ -31,25 +31,25 @@ func (c Connection) billsAt(start time.Time) metering.Bills {
 	return bills
 }
 
-// bill notes in what the period is billed, unless that is decided: it stays so,
-// whatever the tenant chooses meanwhile.
+// bill records whether an open period is billed in quantities or in amounts, if the provider creates invoices. A
+// recorded value stays, even if the tenant changes the setting.
 func (p *Period) bill(c *Connection) {
 	if p.ClosedAt == nil && p.Bills == "" && c != nil && c.Invoices {
 		p.Bills = c.billsAt(p.Start)
 	}
 }
 
-// lacksCharges says whether a period that is reported is billed in amounts, and
-// nobody has asked yet where they go.
+// lacksCharges reports whether the destinations of amounts are needed and were not read. They are needed while a period
+// that is billed in amounts can still be reported.
 func (p *planner) lacksCharges() bool {
 	return p.Side.Charges == nil && slices.ContainsFunc(p.periods, func(period Period) bool {
 		return period.Bills == metering.BillsAmounts && !p.isOver(period.Start)
 	})
 }
 
-// money is what the far side bills of a series of charges: what a line on a final
-// invoice was set to, else what it has at the most. What somebody has made of the
-// line since is neither charged again nor given back by itself.
+// money returns the amount that the provider bills of a series of charges. For a line on a final invoice, it is the
+// amount that Odometer last set. Otherwise, it is the highest amount that the provider may have. If a user edits the
+// line, the difference is neither charged again nor credited automatically.
 func (r *Reported) money() metering.Decimal {
 	switch {
 	case r.Line != nil:
@@ -60,7 +60,8 @@ func (r *Reported) money() metering.Decimal {
 	return r.billed().Amount
 }
 
-// pendingLines is how many lines the period's invoice gets as it stands.
+// pendingLines returns the number of lines that accepted and outstanding reports set on the period's invoice. Lines on
+// final invoices are not included.
 func (p *planner) pendingLines(period Period) (n int) {
 	for i := range p.Facts.Reported {
 		r := &p.Facts.Reported[i]
@@ -72,7 +73,8 @@ func (p *planner) pendingLines(period Period) (n int) {
 	return n
 }
 
-// target is what the line goes onto the next invoice of.
+// target returns the target of the position's invoice line: OwnInvoice if the period has its own invoice, else the
+// customer's subscription.
 func (m *position) target() string {
 	if m.period.Own() {
 		return OwnInvoice
@@ -80,7 +82,7 @@ func (m *position) target() string {
 	return m.Side.Subscription
 }
 
-// setLine plans to set the line to the amount so far.
+// setLine plans the report that sets the position's invoice line to its present amount, if such a report is needed.
 func (m *position) setLine() {
 	l, own := m.line(), m.invoiceLine()
 	if !m.next(own, !l.Amount.Equal(own.Taken.Amount) || m.forgotten(own)) {
@@ -99,8 +101,11 @@ func (m *position) setLine() {
 	})
 }
 
-// outcomeOnInvoice is what the line on a final invoice shows of the last report
-// of its series: whether it was set by that, or by the one before. "": nothing.
+// outcomeOnInvoice sets and returns the outcome of the series' last report, as a line on a final invoice shows it. s is
+// the report's state. The first case that applies decides:
+//   - Rejected: the report was never sent, or the line is set to the amount of the last accepted report.
+//   - Accepted: the line is set to the amount of the last report.
+//   - "": the line shows neither amount.
 func (r *Reported) outcomeOnInvoice(s State) State {
 	switch {
 	case s == Planned, r.Taken.Any && r.Line.Set.Equal(r.Taken.Amount):
@@ -113,9 +118,12 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 	return ""
 }
 
-// reconciledAmount compares a closed line that was charged as an amount with the final invoices. known is false while a
-// line of the period is on no final invoice, or the period's last invoice is not final and another one may follow. It is
-// also false if nothing was charged, and nothing is to be. Half a minor unit is no difference.
+// reconciledAmount compares a closed line that is billed in amounts with the final invoices. Amounts that differ by at
+// most half a minor unit are treated as equal. known is false in these cases:
+//   - The provider's totals were not read since the last restore.
+//   - A series of the line is on no final invoice, and may still get on one.
+//   - The period's last invoice is not final, and may still bill the line.
+//   - No charge was reported, and the line's charge is 0.
 func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
 	if b.Unread {
@@ -138,22 +146,22 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.billedIn(map[metering.MeterID]elsewhere{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	none := p.Own() && p.pending() && !p.Subscription.Invoiced // no line of it is on an own invoice
+	none := p.Own() && p.pending() && !p.Subscription.Invoiced // the period has no line on an own invoice
 	return r, (charged || len(lines) > 0) && (final || none)
 }
 
-// awaitsLine reports whether a series of charges that is on no final invoice may still get on one.
+// awaitsLine reports whether a series without a line on a final invoice may still get one.
 func (b *Books) awaitsLine(s *Reported) bool {
 	return b.isOnItsWay(s) || s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
 }
 
-// isBilledIn reports whether the invoices are those of the period's subscription, and bill a part of the period.
+// isBilledIn reports whether the final invoices belong to the period's subscription and bill a part of the period.
 func (p Period) isBilledIn(i invoiced) bool {
 	return i.Subscription == p.Subscription.ID && !i.Period.Intersect(p.Range).Empty()
 }
 
-// compareAmounts completes a reconciliation with the lines of final invoices. A line that somebody lowered at the
-// provider counts as billed at the amount that it was set to.
+// compareAmounts sets the figures and the state of a reconciliation from the lines of final invoices. A line that a
+// user lowered at the provider is treated as billed at the amount that Odometer set.
 func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
 	void, edited := false, false
 	for _, line := range lines {
@@ -176,7 +184,7 @@ func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
 	}
 }
 
-// agree says whether two amounts differ by half a minor unit at the most.
+// agree reports whether two amounts differ by at most half a minor unit of the currency.
 func agree(a, b metering.Decimal, currency string) bool {
 	return RoundMoney(a.Sub(b), currency).IsZero()
 }

@@ -2,12 +2,13 @@ package billing
 
 import "slices"
 
-// Books are the facts of a billing schedule, compared with its final invoices. They contain the invoiced units of each
-// series of reports and of each closed line. NewBooks copies the slices that it changes, so the facts stay as they were read.
+// Books holds the facts of a billing schedule, and the results of their comparison with final invoices. The results
+// include the invoiced units of each series of reports and of each closed line. NewBooks copies the slices that it
+// changes, so the original facts stay unchanged.
 type Books struct {
-	Facts                       // of Reported, Beside, Stored and Open copies, in which the results of the comparison stand
+	Facts                       // Reported, Beside, Stored and Open are copies with the results of the comparison
 	Resolved   []Resolved       // reports with an outcome that the invoices show
-	Reconciled []Reconciliation // new or changed ones, which are to be stored
+	Reconciled []Reconciliation // new or changed reconciliations to store
 }
 
 // NewBooks compares the facts with the final invoices.

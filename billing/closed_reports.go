@@ -6,19 +6,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A period closes by the clock, whatever was reported of it by then. What it
-// closed at is reported on as its own: in a statement until one that says all
-// was taken, in quantities until the invoice that bills them is final. Where
-// that comes to an end, and something is lacking, it is carried.
+// The close of a period does not wait for its reports. After the close, Odometer continues to report the closed lines
+// with that period. Statements are sent until the receiver has accepted one with all lines. Quantities and amounts are
+// reported until the invoice that bills them is final. Later periods bill or credit a difference that remains.
 
-// billedSoFar is what is billed of a closed line of which nothing more is reported.
+// billedSoFar holds the units and the amount that are billed so far of a closed line.
 type billedSoFar struct{ units, amount metering.Decimal }
 
-// pending says whether the period is closed and not complete.
+// pending reports whether the period is closed and not complete.
 func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
 
-// account notes in the lines of a closed period what is billed of them, if they
-// are not reported on and that is something else than what they came to.
+// account sets so, the billed total, in each closed line that meets these conditions, and clears it in all other lines:
+//   - The period is not complete, and nothing more of the line is reported with it.
+//   - A provider bills the line, and no final invoices were compared with it.
+//   - The billed total differs from the line's total.
 func (b *Books) account(p *Period) {
 	if p.ClosedAt == nil {
 		return
@@ -39,8 +40,10 @@ func (b *Books) account(p *Period) {
 	}
 }
 
-// billedOf is what everybody has billed of the period: the present receiver with
-// the last statement that it has taken, others at the most.
+// billedOf returns, for each meter, the units and amounts that all connections in the current mode have billed with the
+// period, without late usage. For statements of the current connection, these are the lines of the last accepted
+// statement, if that is surely the receiver's last one. For other series, outstanding reports are included at the
+// highest possible totals.
 func (b *Books) billedOf(p Period) map[metering.MeterID]elsewhere {
 	stated := func(s Series) bool { return s.Kind == StatementReport && b.here(s) }
 	all := b.billed(p, func(r *Reported) bool { return !r.Late && !stated(r.Series) })
@@ -65,21 +68,21 @@ func (l *ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar
 	return so
 }
 
-// soFar is what comes nearest to the closed line of all that may be billed of it,
-// from the least to the most: as long as nobody knows what came of a report, nothing
-// is charged, or given back, because of it.
+// soFar returns the billed units and amount of the closed line. While outcomes are unknown, the billed total lies
+// between least and most. soFar then returns the value in that range that is nearest to the line's total. Thus no
+// unknown outcome leads to a charge or a credit.
 func (l *ClosedLine) soFar(most, least map[metering.MeterID]elsewhere) billedSoFar {
 	from, to := l.billedIn(least), l.billedIn(most)
 	return billedSoFar{units: between(from.units, l.ownUnits(), to.units), amount: between(from.amount, l.Charge, to.amount)}
 }
 
-// between is d, or the end of the range that it lies beyond.
+// between returns d, limited to the range from least to most.
 func between(least, d, most metering.Decimal) metering.Decimal {
 	return smaller(larger(least, d), most)
 }
 
-// atLeast are the facts were nothing of what may have arrived there, but what
-// takes something back.
+// atLeast returns the books with the lowest totals that the providers may have. An outstanding report is included only
+// if it decreases a total.
 func (b *Books) atLeast() *Books {
 	if !containsAny(b.Reported, func(r *Reported) bool { return r.Outstanding }) {
 		return b
@@ -95,8 +98,10 @@ func (b *Books) atLeast() *Books {
 	return &least
 }
 
-// isAll says whether it is what the line came to. What units cost is known; of
-// what is billed in amounts nothing else matters, but to who is sent statements.
+// isAll reports whether so is the total of the closed line:
+//   - For a line that is billed in amounts, it compares the amounts, unless the connection uses statements.
+//   - For a line with a Scale, it compares the units, because they determine the charge.
+//   - For all other lines, it compares both.
 func (f *Facts) isAll(l *ClosedLine, so billedSoFar) bool {
 	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
 		return so.amount.Equal(l.Charge)
@@ -104,8 +109,8 @@ func (f *Facts) isAll(l *ClosedLine, so billedSoFar) bool {
 	return so.units.Equal(l.ownUnits()) && (l.Scale != nil || so.amount.Equal(l.Charge))
 }
 
-// reportedOn says whether what the closed line lacks is still reported as its own.
-// It is asked of lines that are billed.
+// reportedOn reports whether the unbilled part of a closed line is still reported with the line's own period. Callers
+// pass only lines that a provider bills.
 func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	switch {
 	case !p.pending() || l.Reconciled != nil || b.Connection == nil:
@@ -115,7 +120,7 @@ func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	case b.isCarried(p, l):
 		return false
 	case b.Side == nil:
-		return true // that is not known
+		return true // the customer's state at the provider is unknown
 	case b.Connection.Invoices:
 		return b.awaitsInvoice(p)
 	}
@@ -125,10 +130,9 @@ func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	return route == direct && !m.isReported()
 }
 
-// isCarried says whether later periods carry something else of a closed line than
-// what came late: what the period itself lacks. Then that is not reported as its own
-// any more, although it could be again, as where the customer has the former
-// subscription once more whose last invoice is not final.
+// isCarried reports whether later periods bill the unbilled part of a closed line, and not only its late usage. That
+// part is then no longer reported with its own period, even if this becomes possible again. An example is a customer
+// that returns to a previous subscription with a last invoice that is not final.
 func (b *Books) isCarried(p Period, l *ClosedLine) bool {
 	carried := b.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
@@ -144,9 +148,11 @@ func (b *Books) isCarried(p Period, l *ClosedLine) bool {
 		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(known.billedCharge()))
 }
 
-// isBeyond says whether what is carried goes beyond what came late, as what is
-// lacking does, and will also once that is carried with all that came late: so
-// nothing that is reported of either changes the answer.
+// isBeyond reports whether later periods bill a part of lacking, the unbilled part of a closed line. carried is the
+// total reported with later periods, and late is the booked late usage to bill. For a positive lacking, carried must
+// exceed both late and 0. For a negative lacking, all three are compared with reversed signs. The total that later
+// periods report in the end, late + lacking, must meet the same condition. A true result therefore stays true while
+// further reports bring carried to that total.
 func isBeyond(carried, late, lacking metering.Decimal) bool {
 	if lacking.IsNegative() {
 		carried, late, lacking = negative(carried), negative(late), negative(lacking)
@@ -154,8 +160,8 @@ func isBeyond(carried, late, lacking metering.Decimal) bool {
 	return smaller(carried, late.Add(lacking)).Cmp(notNegative(late)) > 0
 }
 
-// awaitsInvoice says whether the period is one of the present subscription's
-// whose last invoice is not final, or one that its own invoice is to bill.
+// awaitsInvoice reports whether an invoice that bills the period is not final yet. It is the period's own invoice, if
+// that has or needs a charge of the period, or the last invoice of the customer's present subscription for the period.
 func (b *Books) awaitsInvoice(p Period) bool {
 	if p.Own() {
 		return b.Connection.Invoices && !p.Subscription.Invoiced && b.isCharged(p)
@@ -163,7 +169,8 @@ func (b *Books) awaitsInvoice(p Period) bool {
 	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
 }
 
-// saidAll says whether a statement was taken of all that the period came to.
+// saidAll reports whether the receiver has accepted a statement with the totals of all closed lines that belong in it
+// (see stated). A statement is ignored if a restore may have lost or rejected a later one that arrived.
 func (b *Books) saidAll(p Period) bool {
 	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
 		return s.Period.Equal(p.Start) && s.State.Taken() && b.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
@@ -172,7 +179,8 @@ func (b *Books) saidAll(p Period) bool {
 	})
 }
 
-// stated says whether the closed line stands in the period's last statement.
+// stated reports whether the closed line belongs in the period's last statement: a provider bills the line, and no
+// final invoices were compared with it.
 func (b *Books) stated(l *ClosedLine) bool { return b.bills(l) && l.Reconciled == nil }
 
 func (l *ClosedLine) isSaidBy(said Line) bool {
@@ -180,8 +188,9 @@ func (l *ClosedLine) isSaidBy(said Line) bool {
 		said.Usage.Equal(l.Usage) && said.Charge.Equal(l.Charge)
 }
 
-// lastLines returns the lines of the last statement of a closed period, and the adjustments that the receiver has
-// accepted with the period's last statement. It returns none if all of the period is billed, or was stated already.
+// lastLines returns the lines of the next statement of a closed period. late holds the adjustments of the last accepted
+// statement, because the next statement replaces that one. lastLines returns no lines if the period is fully billed, or
+// if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
 	if !period.pending() || p.saidAll(period) {
 		return nil, nil
@@ -210,8 +219,8 @@ func adjustmentsIn(lines []Line) []Line {
 	return slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Component() != AdjustmentComponent })
 }
 
-// addCarried adds to what others have billed of a closed line what they were
-// reported of it with a later period, beyond what came late.
+// addCarried adds to c.others the part of a closed line that other connections have billed with later periods. It first
+// deducts the late usage, which later periods bill too.
 func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
@@ -226,8 +235,11 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	c.others.parts = append(slices.Clone(c.others.parts), elsewherePart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
-// isComplete reports whether a closed period needs nothing more: each line is settled, no report has an unknown outcome,
-// and no invoice or statement is missing. While nobody knows what the provider has, only final invoices settle a line.
+// isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. In these cases,
+// it returns true once every line that a provider bills was compared with final invoices:
+//   - The tenant has no connection.
+//   - The connection uses no statements, and the customer's state at the provider was not read yet.
+//   - The connection uses no statements, and the invoice of the subscription for the period is not final.
 func (b *Books) isComplete(p Period) bool {
 	own := b.mayInvoice(p)
 	switch {
@@ -249,11 +261,11 @@ func (b *Books) mayInvoice(p Period) bool {
 	return p.Own() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
 }
 
-// isOpen reports whether the line is billed and was not compared with final invoices.
+// isOpen reports whether a provider bills the line and no final invoices were compared with it.
 func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
 
-// lacksStatement reports whether the receiver may not have a statement of the closed period. A period without charges
-// is stated too.
+// lacksStatement reports whether the receiver of statements may lack the statement of the closed period. A period
+// without charges needs a statement too.
 func (b *Books) lacksStatement(p Period) bool {
 	return b.Connection.Statements && (len(b.billedOf(p)) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated)
 }
@@ -270,7 +282,7 @@ func (b *Books) hasOpenReport(p Period) bool {
 	})
 }
 
-// complete are the closed periods that are complete by now.
+// complete returns the closed periods that have become complete and are not stored as complete yet.
 func (b *Books) complete() (all []Period) {
 	for _, p := range b.Stored {
 		if p.pending() && b.isComplete(p) {

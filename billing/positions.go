@@ -6,16 +6,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// position is one meter in one billing period, as the connected provider is to bill it. It is reported as a quantity of
-// units, or as an amount of money that a line of an invoice is set to.
+// position is one meter in one billing period that the connected provider bills. It is reported as a quantity of units,
+// or as the amount of an invoice line.
 type position struct {
 	*planner
-	calculation // at the usage so far; of a closed period, at its usage when it was closed
+	calculation // at the present usage; for a closed period, at the usage of the close
 	period      Period
-	part        metering.Range // of the period, in the subscription's period
+	part        metering.Range // part of the period that lies in the subscription's period
 	destination Destination
 	closed      *ClosedLine // nil: the period is open
-	own         []*Reported // the series at the destination
+	own         []*Reported // series that report the position to the destination
 	isShared    bool        // an earlier meter of the period has the same target
 }
 
@@ -34,9 +34,9 @@ func (p *planner) positionsOf(period Period) (all []*position) {
 	return all
 }
 
-// positionOf returns the position of a meter. It separates the series of the destination from all other series, which it
-// subtracts: series of another account, customer, target, method or subscription period. common is the
-// currency of meters without a price.
+// positionOf returns the position of a meter. It puts the series of the destination in own. It deducts all other series
+// of the meter: those of another connection, customer, target, method or subscription period. common is the currency of
+// meters without a price.
 func (p *planner) positionOf(period Period, meter metering.Meter, common string) *position {
 	m := &position{
 		planner: p, calculation: p.calculation(period, meter, common), period: period, part: period.Intersect(period.Subscription.Range),
@@ -61,13 +61,14 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 			m.own = append(m.own, s)
 		default:
 			m.others.add(s, p.priceIn(meter.ID, period))
-			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // its outcome changes what is left
+			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // the outcome changes the remaining units
 		}
 	}
 	return m
 }
 
-// destinationIn returns where the meter is reported in the period.
+// destinationIn returns the destination that the meter is reported to in the period. If the last read of the customer's
+// state at the provider lacks the meter, the destination is excluded with ExcludedUnread.
 func (p *planner) destinationIn(period Period, meter metering.MeterID) Destination {
 	all := p.Side.Destinations
 	if period.Bills == metering.BillsAmounts {
@@ -80,8 +81,8 @@ func (p *planner) destinationIn(period Period, meter metering.MeterID) Destinati
 	return all[i]
 }
 
-// owns reports whether a series is reported at the destination now. A series to which quantities are added has ended if
-// it began after the part of the period in the subscription's period did.
+// owns reports whether the series belongs to the position's present destination. A series that begins before m.part has
+// ended. An invoice line, or a series that the provider adds up, must begin exactly with m.part.
 func (m *position) owns(s *Reported) bool {
 	there := m.here(s.Series) && s.Customer == m.Side.Customer
 	if m.inMoney() {
@@ -91,14 +92,15 @@ func (m *position) owns(s *Reported) bool {
 	return there && s.Target == m.destination.Target && s.Method == m.destination.Method && !ended
 }
 
-// lineAt returns the line that the position has at another usage.
+// lineAt returns the line of the position as if its usage were the given one.
 func (m *position) lineAt(usage metering.Decimal) Line {
 	c := m.calculation
 	c.usage = usage
 	return c.line()
 }
 
-// digits returns the number of decimals of the quantity. A closed or invoiced period keeps the number that it had.
+// digits returns the number of decimals of the quantity: 0 if the destination accepts whole units only. A closed period
+// keeps the number from its close, and an invoiced period keeps the number from its invoice.
 func (m *position) digits() int32 {
 	switch {
 	case m.destination.WholeUnits:
@@ -111,7 +113,7 @@ func (m *position) digits() int32 {
 	return m.meter.UsageScale
 }
 
-// isReported reports whether the provider already has what the position comes to.
+// isReported reports whether the provider already has the position's whole amount or quantity.
 func (m *position) isReported() bool {
 	if m.inMoney() {
 		amount := m.amount()
@@ -121,7 +123,8 @@ func (m *position) isReported() bool {
 	return quantity.Equal(m.reportedHere())
 }
 
-// invoiceLine returns the series of a position in money. It is empty if the invoice has no line yet.
+// invoiceLine returns the series that sets the invoice line of a position in money. The series is empty if the position
+// has no line yet.
 func (m *position) invoiceLine() *Reported {
 	if len(m.own) == 0 {
 		return &Reported{}
@@ -129,7 +132,7 @@ func (m *position) invoiceLine() *Reported {
 	return m.own[len(m.own)-1]
 }
 
-// reportedHere returns the quantity that the destination has.
+// reportedHere returns the total of the position's series at the destination.
 func (m *position) reportedHere() (reported metering.Decimal) {
 	for _, s := range m.own {
 		reported = reported.Add(s.taken())
@@ -137,7 +140,7 @@ func (m *position) reportedHere() (reported metering.Decimal) {
 	return reported
 }
 
-// decide plans what the position's route says.
+// decide plans the position's reports according to its route, or excludes the meter from the plan.
 func (m *position) decide() {
 	switch route, reason := m.route(); {
 	case route == direct && m.inMoney():
@@ -154,16 +157,17 @@ func (m *position) decide() {
 	}
 }
 
-// leaveOut lists the meter of an open period as excluded. A meter without usage that belongs to another schedule by now
-// is not listed.
+// leaveOut lists the meter of an open period as excluded. It does not list a meter without usage that now belongs to
+// another billing schedule.
 func (m *position) leaveOut(reason string) {
 	if m.period.ClosedAt == nil && (m.inMoney() || m.feeds(m.meter.ID) || !m.usage.IsZero()) {
 		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
 	}
 }
 
-// leaveRest lists the meter as excluded if the provider lacks something. A report whose outcome is unknown has to be
-// decided first, unless only the final invoice or an operator can decide it.
+// leaveRest leaves the unreported part of the position to a later period. It lists the meter as excluded if the
+// provider lacks part of the position. It sets open while the provider's totals must be read after a restore, or while
+// a report of the position is undecided.
 func (m *position) leaveRest(reason string) {
 	m.open = m.open || slices.ContainsFunc(m.own, (*Reported).undecided)
 	if !m.isReported() {

@@ -9,24 +9,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Units is the quantity of a cumulative total in so many decimals, half to even.
+// Units returns the quantity of a cumulative total, rounded half to even to scale decimals.
 func Units(total metering.Decimal, scale int32) metering.Decimal { return total.Round(scale) }
 
-// UnitsBetween is what brings a quantity from one cumulative total to the
-// next. Totals are rounded, never differences, so that no remainder is lost or
-// reported twice.
+// UnitsBetween returns the difference between the quantities of two cumulative totals. It rounds the totals before it
+// subtracts them, so that no remainder is lost or reported twice.
 func UnitsBetween(from, to metering.Decimal, scale int32) metering.Decimal {
 	return Units(to, scale).Sub(Units(from, scale))
 }
 
-// undecided says whether a report is on its way of which neither an answer nor a
-// final invoice has shown what it comes to.
+// undecided reports whether the series has an outstanding report. It returns false if the outcome of the report is
+// unknown (InDoubt), and final invoices show the billed units of the series.
 func (r *Reported) undecided() bool {
 	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
 }
 
-// taken is what the far side has of the series: what final invoices bill, else
-// what it has accepted.
+// taken returns the provider's total of the series: the units on final invoices or, before these are known, the total
+// of the accepted reports.
 func (r *Reported) taken() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
@@ -34,8 +33,8 @@ func (r *Reported) taken() metering.Decimal {
 	return r.Taken.counted(r.Counting)
 }
 
-// reportUnits plans the next reports of a quantity. A closed period is not reported by windows if its hours are counted
-// in another way since.
+// reportUnits plans the next reports of a position in units. It plans no windows for a closed period if the hourly
+// usage no longer adds up to the usage at the close, because the meter now counts the hours in another way.
 func (m *position) reportUnits() {
 	switch {
 	case m.destination.Window == "":
@@ -52,9 +51,9 @@ func sum(hours []HourUsage) (total metering.Decimal) {
 	return total
 }
 
-// before is what this destination was reported with earlier periods of ours
-// that lie in the same one of the subscription's, where only what comes last
-// counts.
+// before returns the quantity that the destination has from earlier billing periods in the same subscription period.
+// With Counting Latest, the provider bills only the last quantity of the subscription period, so each quantity includes
+// the earlier ones. With any other Counting, before returns 0.
 func (m *position) before() (before metering.Decimal) {
 	if m.destination.Counting != Latest {
 		return before
@@ -70,8 +69,9 @@ func (m *position) before() (before metering.Decimal) {
 	return before
 }
 
-// reportOne plans the next report of the window's series, if it has none that
-// is outstanding or of this pass, and there is something new.
+// reportOne plans the next report of the window's series if the quantity has changed, or if a restore may have lost a
+// later report that the provider does not add up. It plans none if a report of the series is outstanding, or if the
+// series already has a report of this pass.
 func (m *position) reportOne(l Line, window metering.Range) {
 	s := &Reported{}
 	for _, own := range m.own {
@@ -88,7 +88,7 @@ func (m *position) reportOne(l Line, window metering.Range) {
 		quantity = l.Quantity.Sub(s.taken())
 	case Latest:
 		quantity = l.Quantity.Add(m.before())
-		if s.Last != uuid.Nil { // what an earlier period comes to may change it, or hide that this one has
+		if s.Last != uuid.Nil { // an earlier period can change the sum, or offset a change of this one
 			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
 	}
@@ -105,21 +105,21 @@ func (m *position) reportOne(l Line, window metering.Range) {
 	})
 }
 
-// to is whose invoices bill what is reported now.
+// to returns the subscription period that invoices the quantities reported now.
 func (m *position) to() InvoicedBy {
 	return InvoicedBy{m.period.Subscription.ID, m.period.Subscription.Start}
 }
 
-// reportWindows plans a report for each of the destination's windows that
-// changed. What a window is reported is the difference of two rounded totals,
-// so that the windows add up to the period's. An hour of usage goes into the
-// window in which it begins.
-// Where one of them may have more, since a report is on its way, that usage is
-// another window's by now: nothing is planned until it is known.
+// reportWindows plans a report for each of the destination's windows with a changed quantity. The quantity of a window
+// is the difference of two rounded totals, so the windows add up to the period's quantity. An hour of usage belongs to
+// the window in which the hour begins.
+//
+// If an undecided report may give a window more than its quantity, the surplus now belongs to another window. In this
+// case, reportWindows plans nothing until the outcome of the report is known.
 func (m *position) reportWindows() {
 	lines, left := m.windowLines()
 	if left {
-		m.open = true // the rest is for windows that have not begun
+		m.open = true // the rest of the usage belongs to windows that have not begun
 		m.lookAt(m.Now.Add(time.Hour))
 	}
 	if slices.ContainsFunc(lines, m.mayHaveMore) {
@@ -131,21 +131,21 @@ func (m *position) reportWindows() {
 	}
 }
 
-// windowLine is what one of the destination's windows should have.
+// windowLine is the line that one of the destination's windows should have.
 type windowLine struct {
 	Line
 	place metering.Range
 }
 
-// mayHaveMore says whether a report is on its way with which the window has more
-// than it should.
+// mayHaveMore reports whether an undecided report may give the window more than the quantity of l.
 func (m *position) mayHaveMore(l windowLine) bool {
 	return slices.ContainsFunc(m.own, func(s *Reported) bool {
 		return s.Window.Start.Equal(l.place.Start) && s.undecided() && s.Standing.counted(s.Counting).Cmp(l.Quantity) > 0
 	})
 }
 
-// windowLines are what the destination's windows should have; left says that it is not all usage.
+// windowLines returns the lines of the destination's windows. left reports whether the lines lack part of the
+// position's quantity.
 func (m *position) windowLines() (lines []windowLine, left bool) {
 	var total metering.Decimal
 	var former Line
@@ -158,7 +158,7 @@ func (m *position) windowLines() (lines []windowLine, left bool) {
 			upTo = m.lineAt(total)
 		}
 		if upTo.Quantity.IsZero() {
-			upTo.Amount = metering.Decimal{} // so that the base price goes with the first units
+			upTo.Amount = metering.Decimal{} // the window with the first units gets the base price
 		}
 		l := upTo
 		l.Quantity, l.Amount = upTo.Quantity.Sub(former.Quantity), upTo.Amount.Sub(former.Amount)
@@ -168,8 +168,8 @@ func (m *position) windowLines() (lines []windowLine, left bool) {
 	return lines, !former.Quantity.Equal(m.quantity())
 }
 
-// emptyWindows are those that were reported something, and that the period, since it
-// has become shorter, no longer has: their usage is in another now.
+// emptyWindows returns a line of 0 units for each reported window that is not in windows. The period became shorter and
+// no longer has such a window. The usage of that window is now in another window.
 func (m *position) emptyWindows(windows []window) (lines []windowLine) {
 	for _, s := range m.own {
 		if !slices.ContainsFunc(windows, func(w window) bool { return w.place.Start.Equal(s.Window.Start) }) {
@@ -181,7 +181,7 @@ func (m *position) emptyWindows(windows []window) (lines []windowLine) {
 	return lines
 }
 
-// until takes what was used before end from the hours.
+// until removes the hours that begin before end from hours, and returns their usage.
 func (m *position) until(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
 	for len(*hours) > 0 && (*hours)[0].Start.Before(end) {
 		usage = usage.Add((*hours)[0].Total)
@@ -190,7 +190,7 @@ func (m *position) until(end time.Time, hours *[]HourUsage) (usage metering.Deci
 	return usage
 }
 
-// hours is the meter's usage of the period by hour, oldest first.
+// hours returns the meter's hourly usage in the period, oldest first.
 func (m *position) hours() (hours []HourUsage) {
 	for _, h := range m.Hours {
 		if h.MeterID == m.meter.ID && h.Period.Equal(m.period.Start) {
@@ -201,13 +201,12 @@ func (m *position) hours() (hours []HourUsage) {
 	return hours
 }
 
-// window is one of the destination's, and the usage that goes into it.
+// window is one of the destination's windows (place), with the range of the usage that is reported for it.
 type window struct{ place, usage metering.Range }
 
-// windowsOf are the destination's windows of UTC that end in the part of the
-// period, as far as they have begun. One that the part's end cuts would be
-// billed with the next period, so its usage goes into the one before it; there is
-// none before it in a part that is shorter than a window.
+// windowsOf returns the destination's UTC windows that have begun and end in the part of the period. A window that
+// extends beyond the part's end would be billed with the next period. Its usage is therefore reported for the window
+// before it. A part that is shorter than its first window has no windows.
 func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
 	begin, from := part.Start, period.Start
 	var windows []window
@@ -228,7 +227,8 @@ func widthOf(g metering.Granularity) time.Duration {
 	return time.Hour
 }
 
-// firstWindowEnd is where the first window of the part ends that holds a whole minute.
+// firstWindowEnd returns the end of the first window of the part. If the window would be shorter than leastWindow, it
+// is joined with the next one.
 func firstWindowEnd(part metering.Range, g metering.Granularity) time.Time {
 	end := part.Start.Truncate(widthOf(g)).Add(widthOf(g))
 	if end.Sub(part.Start) < leastWindow {
@@ -237,5 +237,5 @@ func firstWindowEnd(part metering.Range, g metering.Granularity) time.Time {
 	return end
 }
 
-// leastWindow holds a whole minute, which a timestamp has to lie in.
+// leastWindow is the minimum length of a window. Such a window contains a whole minute for the timestamp of a report.
 const leastWindow = 2 * time.Minute

@@ -7,22 +7,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reportsAtOnce bounds what one plan has written down; the next one has the rest.
+// reportsAtOnce limits the reports of one plan. With this many reports to resume or create, a plan creates no more. The
+// next plan creates the rest.
 const reportsAtOnce = 200
 
-// planner makes a plan.
+// planner computes a ReportPlan.
 type planner struct {
 	*Books
 	periods []Period
 	plan    ReportPlan
 	leaves  []metering.MeterID // meters that an operator excludes from this plan
 
-	open  bool // the provider does not know all of the period, or was not seen to
-	lines int  // of ours, that the period's invoice gets
+	open  bool // the provider lacks part of the period, or may lack it
+	lines int  // number of Odometer's lines on the period's invoice, including planned ones
 }
 
-// Plan decides what is to be reported next, and which periods are to close. It
-// is empty where the provider knows everything.
+// Plan plans the next reports of the billing schedule. If MayClose is set, it plans the periods to close instead of new
+// reports. If nothing is left to do, the plan is empty (see ReportPlan.Empty).
 func (b Books) Plan() ReportPlan {
 	p := planner{Books: &b, periods: Periods(b.Facts), leaves: b.Excluded}
 	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), b.Resolved, p.bookings()
@@ -49,9 +50,13 @@ func (b Books) Plan() ReportPlan {
 // customer is re-evaluated.
 const uncountedAfter = 24 * time.Hour
 
-// lookAtBorders sets LookAgain to the next instant at which the plan can change: a period ends or
-// closes, a meter begins to feed another stream, or a day has passed since the provider accepted a
-// report without counting it. It is now if the last known period has ended.
+// lookAtBorders sets LookAgain to the next instant at which the plan can change:
+//   - A period ends, or is due to close.
+//   - A meter moves to another billing schedule.
+//   - The first period begins, or its start becomes final.
+//   - The time uncountedAfter has passed since the provider accepted a report without counting it.
+//
+// LookAgain is Now if the last known period has ended, or if isInNext holds for a series.
 func (p *planner) lookAtBorders() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
@@ -81,9 +86,9 @@ func (p *planner) lookAtBorders() {
 	}
 }
 
-// isInNext reports whether a report of the series was sent with a time in a subscription that has
-// replaced the previous one. Once the period is known to lie in it, the report counts there, unless
-// the previous subscription continues.
+// isInNext reports whether a report of the series has a timestamp in a subscription that replaced the previous one, and
+// the stored period does not name the new subscription yet. Once the stored period does, the ledger assigns the report
+// to the new subscription, unless the previous subscription continues.
 func (p *planner) isInNext(r *Reported) bool {
 	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
@@ -97,8 +102,9 @@ func (p *planner) isInNext(r *Reported) bool {
 	})
 }
 
-// looksForCounted reports whether the provider still has to count an accepted report: the report is
-// of a period that is not complete, and of the part of the period in the subscription's range.
+// looksForCounted reports whether the provider has accepted a report of the series and still has to count it. The
+// report's period must be incomplete. The report's window must not begin before that period or before the
+// subscription's period.
 func (p *planner) looksForCounted(r *Reported) bool {
 	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
 		return false
@@ -116,15 +122,15 @@ func (p *planner) lookAt(t time.Time) {
 	}
 }
 
-// lookFrom sets LookAgain to t if t is before LookAgain, or if that is unset.
+// lookFrom sets LookAgain to t if t is before LookAgain, or if LookAgain is unset.
 func (p *planner) lookFrom(t time.Time) {
 	if p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain) {
 		p.plan.LookAgain = t
 	}
 }
 
-// UsageRanges returns the periods with usage that a plan depends on: the incomplete ones, and the
-// closed ones that late usage can adjust.
+// UsageRanges returns the ranges of the periods with usage that a plan depends on. These are the incomplete periods,
+// and the complete periods that may need an adjustment.
 func (b *Books) UsageRanges() []metering.Range {
 	var ranges []metering.Range
 	for _, p := range ExpectedPeriods(b.Facts) {
@@ -135,7 +141,8 @@ func (b *Books) UsageRanges() []metering.Range {
 	return ranges
 }
 
-// WindowedMeters returns the meters with usage that is reported by the provider's windows.
+// WindowedMeters returns the meters that are reported by hour or by day (see Destination.Window). It returns nil if the
+// customer's state at the provider is not read yet.
 func WindowedMeters(f Facts) []metering.MeterID {
 	var meters []metering.MeterID
 	if f.Side != nil {
@@ -148,13 +155,15 @@ func WindowedMeters(f Facts) []metering.MeterID {
 	return meters
 }
 
-// leaveFormer plans the open reports:
-//   - to the current connection: resumed, or withdrawn if they were made for a previous subscription
+// leaveFormer plans the next step of each outstanding report:
+//   - A report to the current connection is resumed. It is withdrawn instead if it was made for a previous subscription
 //     and never sent.
-//   - to a previous connection: withdrawn if they were never sent, else of unknown outcome unless
-//     they are being sent. They count as billed there until the outcome is known.
+//   - A report to a previous connection is withdrawn if it was never sent. Otherwise its outcome becomes unknown,
+//     unless the report is being sent. The previous connection is treated as billing the report until the outcome is
+//     known.
 //
-// No provider knows a withdrawn report, even if the tenant returns to the previous connection.
+// No provider has a withdrawn report, even if the tenant returns to the previous connection. leaveFormer therefore
+// resets the watermarks of all open periods if it withdraws a report.
 func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		p.resume(o)
@@ -167,8 +176,9 @@ func (p *planner) leaveFormer() {
 	}
 }
 
-// resume plans what happens with one open report. A quantity of unknown outcome whose period is over, or is on final
-// invoices, is left to operators.
+// resume plans the next step of one outstanding report. It leaves a quantity of unknown outcome to an operator if the
+// period is over (isOver), or if final invoices show the billed units of the series. After a restore, an earlier report
+// waits until the provider's totals are read, if these may include the report (isReadFirst).
 func (p *planner) resume(o Open) {
 	leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 	switch {
@@ -187,7 +197,8 @@ func (p *planner) resume(o Open) {
 	}
 }
 
-// isOver says whether nothing more is reported of the period that began then.
+// isOver reports whether nothing more is reported of the period that begins at start. Such a period is complete, or it
+// is closed and its invoice is final.
 func (p *planner) isOver(start time.Time) bool {
 	completes := slices.ContainsFunc(p.plan.Complete, func(period Period) bool { return period.Start.Equal(start) })
 	return completes || slices.ContainsFunc(p.periods, func(period Period) bool {
@@ -195,16 +206,16 @@ func (p *planner) isOver(start time.Time) bool {
 	})
 }
 
-// isInvoiced says whether final invoices show what is billed of the report's series,
-// although not what came of the report.
+// isInvoiced reports whether final invoices show the billed units of the report's series. The outcome of the report
+// itself may still be unknown.
 func (b *Books) isInvoiced(o Open) bool {
 	return containsAny(b.Reported, func(r *Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
-// statements plans the next statement, one at a time: of the oldest period that
-// lacks something, or changed since its last one. One that is of the caller's
-// own pass is done with, however its usage has grown since, and also if it was
-// refused, so that it does not hold back the others.
+// statements plans one statement at a time, for the oldest period that needs one. A period with lines needs a statement
+// if no statement exists, or if the last one was rejected, has other lines or precedes a restore. A period with a
+// statement of this pass gets no second one, even if its usage has grown or the statement was rejected. So one period
+// does not block the others.
 func (p *planner) statements() {
 	if len(p.plan.Resume) > 0 {
 		return
@@ -238,8 +249,8 @@ func (p *planner) statements() {
 	}
 }
 
-// saidOf notes that receivers know the open period, unless they do not know all
-// of a closed one before it.
+// saidOf records that the receiver has all of an open period. If the receiver lacks part of an earlier period, saidOf
+// resets the watermark of the open period instead.
 func (p *planner) saidOf(period Period) {
 	switch {
 	case period.ClosedAt != nil:
@@ -250,9 +261,9 @@ func (p *planner) saidOf(period Period) {
 	}
 }
 
-// statement is what the period comes to, and what late usage adds to closed
-// ones; of a closed period, what its receiver does not have. What an operator
-// leaves as it is is as it was taken last.
+// statement returns the lines of the period's next statement, and the late lines that adjust closed periods. For a
+// closed period, it returns no lines if the receiver has all of the period. Lines of meters that an operator excludes
+// stay as the receiver last accepted them.
 func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	var excluded []Exclusion
 	if period.ClosedAt != nil {
@@ -276,8 +287,8 @@ func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	return lines, late
 }
 
-// leaveAsTaken puts the lines of excluded meters back to what was taken last;
-// one that was never reported is left out.
+// leaveAsTaken replaces the lines of meters that an operator excludes with the last accepted lines (taken). It drops a
+// line without an accepted one, and returns the line's meter in excluded.
 func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exclusion) {
 	for _, l := range lines {
 		if !slices.Contains(p.leaves, l.MeterID) {
@@ -305,23 +316,24 @@ func (f *Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
 	return last
 }
 
-// exclude notes why a meter is left out: of several periods, the first one that
-// is planned says.
+// exclude adds the meter to the plan's excluded meters. If several periods exclude the meter, the plan has the reason
+// of the period that is planned first.
 func (p *planner) exclude(e Exclusion) {
 	if !slices.ContainsFunc(p.plan.Excluded, func(known Exclusion) bool { return known.MeterID == e.MeterID }) {
 		p.plan.Excluded = append(p.plan.Excluded, e)
 	}
 }
 
-// knows notes what the provider knows of the period, where that has changed.
+// knows adds the period's watermark to the plan if it differs from the stored one.
 func (p *planner) knows(period Period, w Watermark) {
 	if period.Watermark != w {
 		p.plan.Reported = append(p.plan.Reported, PeriodWatermark{period.Start, w})
 	}
 }
 
-// quantities plans the reports of each meter, period by period from the newest on. The provider knows all of an open
-// period only if nothing is left to report of it, of closed periods, and of others whose reports can change it.
+// quantities plans the reports of each meter, period by period, newest first. It sets the watermark of an open period
+// only if nothing is left to report of that period and of closed periods. If it reports several periods, it resets the
+// watermarks of all open periods while mayComeLast is true, because such a report can change another period's total.
 func (p *planner) quantities() {
 	known := make(map[int]Watermark)
 	reported, unreported := 0, false
@@ -356,15 +368,15 @@ func (p *planner) reportPeriod(period Period) {
 	p.finalize(period)
 }
 
-// mayComeLast says whether a report of which the last one counts is planned, or
-// on its way.
+// mayComeLast reports whether a report with Counting Latest is planned, or outstanding at the current connection.
 func (p *planner) mayComeLast() bool {
 	return slices.ContainsFunc(p.plan.Reports, func(r Report) bool { return r.Counting == Latest }) ||
 		containsAny(p.Reported, func(r *Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
 }
 
-// next says whether a series' next report is to be made: there is something
-// new, and none is outstanding or of this pass.
+// next reports whether to plan the next report of a series: its value has changed, no report of the series is
+// outstanding, and the series has no report of this pass. It sets open if a change stays unreported, or a report is
+// outstanding. If the plan already has reportsAtOnce reports, next returns false and sets More.
 func (p *planner) next(s *Reported, changed bool) bool {
 	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
@@ -384,16 +396,17 @@ func (p *planner) next(s *Reported, changed bool) bool {
 	return true
 }
 
-// theirPrice is the provider's own price of a meter's units in the period, where
-// it has one: as it was while the period ran, or, of a meter that was made later,
-// as it is now. Of what is billed in amounts the price is ours.
+// theirPrice returns the provider's own price of a meter's units in the period, or nil if Odometer's price applies. It
+// is the price recorded for the period. If none was recorded, as for a meter created later, it is the present price of
+// the same subscription. It is nil if the period is billed in amounts, or if the destination accepts reports and has no
+// known price now.
 func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPrice {
 	if period.Bills == metering.BillsAmounts {
 		return nil
 	}
 	then := period.Subscription.Prices[meter]
 	if p.Side == nil {
-		return then // nobody has looked what is there
+		return then // the customer's state at the provider is not read yet
 	}
 	d := p.destinationIn(period, meter)
 	switch {
@@ -405,7 +418,8 @@ func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPric
 	return then
 }
 
-// Empty says whether there is nothing to do.
+// Empty reports whether the plan has nothing to read, report, settle, reconcile or close. It ignores the periods,
+// watermarks and bookings to store.
 func (p ReportPlan) Empty() bool {
 	return !p.ReadFirst && len(p.Resolved)+len(p.Reconciled)+len(p.Withdraw)+len(p.Doubt)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
 }

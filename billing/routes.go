@@ -6,15 +6,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// route is the way in which the part of a position is billed that the provider does not have.
+// route determines how the unreported part of a position is billed.
 type route string
 
 const (
-	none       route = "none"        // the provider does not bill it, or its final invoices were compared with it
-	direct     route = "direct"      // it is reported now, as the period's own
-	wait       route = "wait"        // it is reported later, automatically
-	nextPeriod route = "next_period" // it is not reported any more: a later period bills it
-	operator   route = "operator"    // it is not reported until an operator changes a setting
+	none       route = "none"        // the provider does not bill the meter, or its final invoices were compared
+	direct     route = "direct"      // reported now, for the position's own period
+	wait       route = "wait"        // reported later, automatically
+	nextPeriod route = "next_period" // no longer reported: a later period bills it
+	operator   route = "operator"    // not reported until an operator changes a setting
 )
 
 // rule is a row of the route table. The first row that applies to a position decides its route.
@@ -25,7 +25,7 @@ type rule struct {
 	applies func(*position) bool
 }
 
-// rules is the route table. docs/billing.md contains it.
+// rules is the route table. docs/billing.md contains a copy, which TestTheRouteTableIsDocumented compares with it.
 var rules = []rule{
 	{"The period is closed. The provider does not bill the meter, or its final invoices were compared.", none, "", (*position).isCompared},
 
@@ -56,13 +56,14 @@ var rules = []rule{
 	{"Otherwise.", direct, "", func(*position) bool { return true }},
 }
 
-// theirReason stands for the reason of the destination, which the provider's code has written.
+// theirReason is a placeholder in the route table. The method routeBy replaces it with the reason in
+// Destination.Excluded.
 const theirReason = "the reason of the provider, such as a missing price"
 
 // rulesOnceRead are the rules for a ledger whose provider's totals were read.
 var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.reason == ExcludedRestored })
 
-// route returns the position's route and the reason for it.
+// route returns the position's route, and the reason that is listed with an excluded meter.
 func (m *position) route() (route, string) { return m.routeBy(rules) }
 
 func (m *position) routeBy(rules []rule) (route, string) {
@@ -79,7 +80,7 @@ func (m *position) isCompared() bool {
 	return m.period.ClosedAt != nil && (m.closed == nil || !m.stated(m.closed))
 }
 
-// isInOtherCurrency reports whether the position's amount cannot be a line of its invoice.
+// isInOtherCurrency reports whether the position's amount cannot be on its invoice, because the currencies differ.
 func (m *position) isInOtherCurrency() bool {
 	amount := m.amount()
 	return m.inMoney() && !amount.IsZero() && m.excludedIn(m.currency, m.target(), m.period) != ""
@@ -99,20 +100,23 @@ func (m *position) isInvoiced() bool {
 	return m.period.Subscription.Invoiced
 }
 
-// isPricedSince reports whether a closed quantity had no known price at the close, and the provider has a price for it
-// by now. The provider does not bill at that price what it was not reported before the close. What the invoices lack
-// would be billed later at the price of the close, for nothing.
+// isPricedSince reports whether a closed quantity had no known price at the close, now has a price at the provider, and
+// was not reported to the destination yet. The new price does not apply to the closed period, so the quantity is not
+// reported. If it were, a later period would bill units that the invoices lack at the price of the close, which charges
+// nothing.
 func (m *position) isPricedSince() bool {
 	l := m.closed
 	return !m.inMoney() && l != nil && l.PriceVersion == 0 && l.Price == nil && m.Connection.Invoices && m.destination.Price != nil && len(m.own) == 0
 }
 
-// hasNoInvoice reports whether the position has no line yet, and the subscription's next invoice is not the period's.
+// hasNoInvoice reports whether the position has no line yet and cannot get one: the subscription has ended, or its next
+// invoice bills a later period.
 func (m *position) hasNoInvoice() bool {
 	return m.inMoney() && !m.period.Own() && !m.invoiceLine().Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start))
 }
 
-// isPastPeriod reports whether the provider accepts nothing more of the period.
+// isPastPeriod reports whether the subscription's period is over, and the provider accepts usage only while that period
+// runs.
 func (m *position) isPastPeriod() bool {
 	return m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start)
 }
@@ -127,7 +131,7 @@ func (m *position) hasNoRoom() bool {
 	return m.inMoney() && !m.invoiceLine().Standing.Any && m.lines >= linesAtMost
 }
 
-// awaitsReading reports whether the provider's totals have to be read after a restore before anything is reported.
+// awaitsReading reports whether the provider's totals must be read after a restore before the position is reported.
 func (m *position) awaitsReading() bool {
 	return m.Unread && (m.inMoney() || m.destination.Counting == Adds)
 }

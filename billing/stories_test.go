@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// The stories of docs/billing.md: one customer with one meter, of which a unit costs 2 USD. Each step has its date.
+// The tests in this file are the stories of docs/billing.md. Each story has one customer with one meter. A unit costs
+// 2 USD, unless the story sets other prices. Each step has a date.
 
 // story contains the facts about the customer as of the last step.
 type story struct {
@@ -23,7 +24,7 @@ type story struct {
 }
 
 // tell begins a story on 1 January. The customer's subscription bills calendar months, at a provider that adds up
-// quantities and makes invoices.
+// quantities and creates invoices.
 func tell(t *testing.T) *story {
 	t.Helper()
 	f := atMeters(january, knownOf(january.Start, subscribed(january)))
@@ -36,7 +37,7 @@ func day(month time.Month, day int) time.Time {
 	return time.Date(2026, month, day, 12, 0, 0, 0, time.UTC)
 }
 
-// uses sets the usage of a period, late usage included.
+// uses sets the total usage of a period. If the period is closed, the usage beyond its closed line is late usage.
 func (s *story) uses(at time.Time, period metering.Range, total string) {
 	s.Now = at
 	u := used(period, total)
@@ -65,7 +66,8 @@ func (s *story) closes(at time.Time) {
 	s.Stored, s.MayClose = plan.Periods, false
 }
 
-// syncs requires the reports of a sync, and gives them an outcome: billing.Accepted, or billing.Sending if it is unknown.
+// syncs requires the planned reports to equal want, and stores them with an outcome: billing.Accepted, or
+// billing.Sending if the outcome is unknown.
 func (s *story) syncs(at time.Time, outcome billing.State, want ...string) {
 	s.Helper()
 	s.Now = at
@@ -122,7 +124,7 @@ func (s *story) decides(d billing.Decision) {
 	line.Reconciled = &decided
 }
 
-// settles gives the open report its outcome.
+// settles gives the oldest outstanding report an outcome. The accepted totals stay unchanged, as for billing.Rejected.
 func (s *story) settles(outcome billing.State) {
 	for i := range s.Reported {
 		if r := &s.Reported[i]; r.Last == s.Open[0].ID {
@@ -132,7 +134,7 @@ func (s *story) settles(outcome billing.State) {
 	s.Open = s.Open[1:]
 }
 
-// statement returns the line of the next statement.
+// statement returns the first line of the next statement as text.
 func (s *story) statement() string {
 	s.Helper()
 	reports := billing.NewBooks(s.Facts).Plan().Reports
@@ -165,7 +167,7 @@ func TestStoryTwoReportsOfUnknownOutcomeAndAVoidInvoice(t *testing.T) {
 	s.syncs(day(time.January, 25), billing.Sending, "quantity 30 for January")
 	s.uses(day(time.January, 28), january, "140")
 	require.Equal(t, []uuid.UUID{{2}}, billing.NewBooks(s.Facts).Plan().Resume, "the same report is sent again")
-	s.syncs(day(time.January, 28), billing.Accepted) // nothing new while its outcome is unknown
+	s.syncs(day(time.January, 28), billing.Accepted) // no new report while the outcome of the second report is unknown
 	s.renews(february)
 	s.closes(day(time.February, 5))
 	s.invoices(day(time.February, 6), "130")

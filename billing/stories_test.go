@@ -60,10 +60,8 @@ func (s *story) renews(period metering.Range) {
 // closes closes the oldest open period.
 func (s *story) closes(at time.Time) {
 	s.Helper()
-	s.Now, s.MayClose = at, true
-	plan := billing.NewBooks(s.Facts).Plan()
-	require.NotEmpty(s, plan.Closings)
-	s.Stored, s.MayClose = plan.Periods, false
+	s.Now = at
+	s.Facts, _ = afterClosing(s.T, s.Facts)
 }
 
 // syncs requires the planned reports to equal want, and stores them with an outcome: billing.Accepted, or
@@ -86,14 +84,12 @@ func (s *story) report(r billing.Report, outcome billing.State) {
 	i := slices.IndexFunc(s.Reported, func(o billing.Reported) bool { return o.Series == r.Series })
 	if i < 0 {
 		i = len(s.Reported)
-		s.Reported = append(s.Reported, billing.Reported{Series: r.Series, MeterID: 1})
+		s.Reported = append(s.Reported, billing.Reported{})
 	}
 	s.sent++
 	of := &s.Reported[i]
-	of.Last, of.Number, of.State, of.To, of.Outstanding = uuid.UUID{byte(s.sent)}, s.sent, outcome, r.To, outcome.Outstanding()
-	of.Standing = billing.Sums{
-		Any: true, Value: r.Lines[0].Quantity, Added: of.Taken.Added.Add(r.Quantity), Quantity: r.Quantity, Amount: r.Lines[0].Amount, Currency: r.Lines[0].Currency,
-	}
+	*of = written(*of, r)
+	of.Last, of.Number, of.State, of.Outstanding = uuid.UUID{byte(s.sent)}, s.sent, outcome, outcome.Outstanding()
 	if outcome.Taken() {
 		of.Taken = of.Standing
 		return

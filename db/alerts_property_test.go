@@ -467,7 +467,7 @@ func TestPropertyFiringsAreThoseOfARecount(t *testing.T) {
 		m.alerts = append(m.alerts, m.alert(metering.Alert{Name: "last", Type: metering.UsageAlert, MeterID: m.meters[1].ID, Thresholds: []metering.Decimal{metering.Whole(1)}}))
 		m.ingest(modelEvent{customer: m.customers[0].ID, meter: m.meters[1].ID, model: "a", at: m.now, value: metering.Whole(2)})
 		m.requireFirings()
-		require.NotEmpty(t, m.fired)
-		require.Positive(t, m.requireDryRuns(), "days on which an alert fires")
+		require.NotEmpty(rt, m.fired)
+		require.Positive(rt, m.requireDryRuns(), "days on which an alert fires")
 	})
 }

@@ -31,7 +31,7 @@ type AlertValues struct {
 // ReadAlerts returns the alert values of a period. The charges of the period are calculated once, for the first spend
 // alert.
 func ReadAlerts(f Facts, period Period) AlertValues {
-	return AlertValues{f, period, sync.OnceValue(func() []OpenCharge { return NewBooks(f).OpenCharges(period) })}
+	return AlertValues{f, period, sync.OnceValue(func() []OpenCharge { return OpenCharges(f, period) })}
 }
 
 // Of returns the value of one alert. The value covers all groups, even if the alert has a Group. For a usage alert,

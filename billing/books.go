@@ -15,7 +15,7 @@ type Books struct {
 func NewBooks(f Facts) *Books {
 	b := &Books{Facts: f}
 	b.Reported, b.Beside, b.Stored = slices.Clone(f.Reported), slices.Clone(f.Beside), slices.Clone(f.Stored)
-	b.leaveSubscriptions()
+	b.rejectWithdrawn()
 	invoices := b.shareInvoices()
 	for b.resolve() { // the outcome of one report can show the outcome of another
 		invoices = b.shareInvoices()
@@ -28,3 +28,6 @@ func NewBooks(f Facts) *Books {
 	}
 	return b
 }
+
+// openBooks returns the books of open periods. Their facts are read without invoices, or were compared already.
+func openBooks(f Facts) *Books { return &Books{Facts: f} }

@@ -42,7 +42,7 @@ func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charg
 	for i := range f.Meters {
 		f.Meters[i].Version.Status = metering.Complete
 	}
-	b := NewBooks(f)
+	b := openBooks(f)
 	for _, c := range b.shown(period) {
 		terms, free := c.chargedTerms()
 		if free {

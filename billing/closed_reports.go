@@ -116,7 +116,7 @@ func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	case !p.pending() || l.Reconciled != nil || b.Connection == nil:
 		return false
 	case b.Connection.Statements:
-		return !b.saidAll(p)
+		return !b.hasFullStatement(p)
 	case b.isCarried(p, l):
 		return false
 	case b.Side == nil:
@@ -169,9 +169,9 @@ func (b *Books) awaitsInvoice(p Period) bool {
 	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
 }
 
-// saidAll reports whether the receiver has accepted a statement with the totals of all closed lines that belong in it
+// hasFullStatement reports whether the receiver has accepted a statement with the totals of all closed lines that belong in it
 // (see stated). A statement is ignored if a restore may have lost or rejected a later one that arrived.
-func (b *Books) saidAll(p Period) bool {
+func (b *Books) hasFullStatement(p Period) bool {
 	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
 		return s.Period.Equal(p.Start) && s.State.Taken() && b.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
 			return b.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
@@ -192,7 +192,7 @@ func (l *ClosedLine) isSaidBy(said Line) bool {
 // statement, because the next statement replaces that one. lastLines returns no lines if the period is fully billed, or
 // if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
-	if !period.pending() || p.saidAll(period) {
+	if !period.pending() || p.hasFullStatement(period) {
 		return nil, nil
 	}
 	billed, others := p.billedOf(period), p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
@@ -247,10 +247,11 @@ func (b *Books) isComplete(p Period) bool {
 		return false
 	case b.Connection == nil, !b.Connection.Statements && (b.Side == nil || !own && b.awaitsInvoice(p)):
 		return !containsAny(p.Closed, (*ClosedLine).isOpen)
-	case b.lacksStatement(p), b.hasOpenReport(p):
-		return false
 	}
 	billed := b.billedOf(p)
+	if b.lacksStatement(p, billed) || b.hasOpenReport(p) {
+		return false
+	}
 	return !containsAny(p.Closed, func(l *ClosedLine) bool {
 		return l.isOpen() && !(b.bills(l) && b.isAll(l, l.billedIn(billed)))
 	})
@@ -265,9 +266,9 @@ func (b *Books) mayInvoice(p Period) bool {
 func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
 
 // lacksStatement reports whether the receiver of statements may lack the statement of the closed period. A period
-// without charges needs a statement too.
-func (b *Books) lacksStatement(p Period) bool {
-	return b.Connection.Statements && (len(b.billedOf(p)) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated)
+// without charges needs a statement too. billed is the result of billedOf.
+func (b *Books) lacksStatement(p Period, billed map[metering.MeterID]elsewhere) bool {
+	return b.Connection.Statements && (len(billed) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated)
 }
 
 // hasOpenReport reports whether a report of the period has an unknown outcome, or was accepted and not counted by a

@@ -74,7 +74,12 @@ func (p *planner) isOfClosed(r Report) bool {
 // closed returns the closed lines of a period that closes now.
 func (p *planner) closed(period Period) (lines []ClosedLine) {
 	all, _ := p.calculations(period)
-	taken := make(map[string]bool)
+	positions := make(map[metering.MeterID]*position) // empty if the customer's state at the provider is unknown
+	if p.Side != nil {
+		for _, m := range p.positionsOf(period) {
+			positions[m.meter.ID] = m
+		}
+	}
 	for i := range all {
 		c := &all[i]
 		l := ClosedLine{
@@ -86,9 +91,9 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 		switch {
 		case p.Connection == nil || p.Connection.Statements:
 		case l.inAmounts():
-			p.closeAmount(&l, period, *c)
+			p.closeAmount(&l, period, positions[c.meter.ID])
 		default:
-			p.closeUnits(&l, period, c.meter, taken)
+			p.closeUnits(&l, period, c.meter.UsageScale, positions[c.meter.ID])
 		}
 		lines = append(lines, l)
 	}
@@ -96,21 +101,17 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 }
 
 // closeUnits determines whether a provider that bills quantities bills the line. If so, the line charges the units with
-// the provider's decimals. taken holds the targets of earlier meters.
-func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter, taken map[string]bool) {
-	scale := meter.UsageScale
-	l.Billed = p.mayBill(period, l) // applies if the customer's state at the provider is unknown
-	if p.Side != nil {
-		m := p.positionOf(period, meter, l.Currency)
-		m.isShared = taken[m.destination.Target]
+// the provider's decimals. m is the line's position; nil: the customer's state at the provider is unknown.
+func (p *planner) closeUnits(l *ClosedLine, period Period, scale int32, m *position) {
+	l.Billed = p.mayBill(period, l)
+	if m != nil {
 		l.Billed, scale = m.isBilledHere(), *m.scale
-		taken[m.destination.Target] = true
 	}
-	if reported := p.billedOf(period)[meter.ID]; !l.Billed && reported.quantity.IsZero() && !p.wasCarried(period, meter.ID) {
+	if reported := p.billedOf(period)[l.MeterID]; !l.Billed && reported.quantity.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return
 	}
 	l.Billed, l.Scale, l.Trial = true, &scale, period.Subscription.Trial
-	l.priceAs(p.theirPrice(period, meter.ID))
+	l.priceAs(p.theirPrice(period, l.MeterID))
 	if l.Charge = l.chargeFor(l.ownUnits()); l.Trial {
 		l.Charge = metering.Decimal{}
 	}
@@ -124,11 +125,11 @@ func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 	return period.Subscription.ID != "" && (priced || !p.Connection.Invoices)
 }
 
-// closeAmount determines whether a provider that bills amounts bills the line.
-func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
+// closeAmount determines whether a provider that bills amounts bills the line. m is the line's position; nil: the
+// customer's state at the provider is unknown.
+func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
-	if p.Side != nil && p.destinationIn(period, c.meter.ID).Excluded != ExcludedUnread {
-		m := p.positionOf(period, c.meter, c.currency)
+	if m != nil && m.destination.Excluded != ExcludedUnread {
 		_, reason := m.routeBy(rulesOnceRead)
 		l.Billed = m.isBilledHere() || reason == ExcludedEarlier && p.leavesRest(period)
 	}

@@ -451,7 +451,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 	require.Equal(t, "11.21135", preview[0].Amount.String())
 	require.Equal(t, "0.06", preview[1].Amount.String())
 	open := billing.OpenPeriods(facts)
-	charges := billing.NewBooks(facts).OpenCharges(open[len(open)-1])
+	charges := billing.OpenCharges(facts, open[len(open)-1])
 	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
 
 	// A destination that takes tenths of a unit charges for tenths, and so does the statement.

@@ -114,7 +114,7 @@ func (i Invoice) isIn(last Invoice) bool {
 	return cut || i.samePeriod(last)
 }
 
-// whose reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill it.
+// coversMeter reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill it.
 // The first case that applies decides:
 //   - true: i names the meter, or i is the end of a subscription.
 //   - false: the invoices of an overlapping subscription name the meter in that range, and cover every report of the
@@ -122,7 +122,7 @@ func (i Invoice) isIn(last Invoice) bool {
 //   - false: a stored period that overlaps i follows another subscription, and the last invoice of that subscription's
 //     period is not final. Its invoices would cover every report of the meter that i covers.
 //   - true: all other cases.
-func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
+func (f *Facts) coversMeter(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
 	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, the method says decides
 		return true
 	}

@@ -246,7 +246,7 @@ func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, "0", line.Amount.String())
 	require.Equal(t, "0", billing.NewBooks(f).Preview()[0].Amount.String())
-	require.Equal(t, "0", billing.NewBooks(f).OpenCharges(f.Stored[0])[0].Charge.String())
+	require.Equal(t, "0", billing.OpenCharges(f, f.Stored[0])[0].Charge.String())
 
 	f.Now, f.Side.Period, f.Side.Trial = february.Start.Add(time.Hour), february, false
 	periods := billing.Periods(f)

@@ -39,19 +39,21 @@ func (p *planner) positionsOf(period Period) (all []*position) {
 // meters without a price.
 func (p *planner) positionOf(period Period, meter metering.Meter, common string) *position {
 	m := &position{
-		planner: p, calculation: p.calculation(period, meter, common), period: period, part: period.Intersect(period.Subscription.Range),
+		planner: p, period: period, part: period.Intersect(period.Subscription.Range),
 		destination: p.destinationIn(period, meter.ID), closed: period.line(meter.ID),
 	}
-	m.trial = period.Subscription.Trial
 	if m.closed != nil {
 		m.calculation = closedCalculation(meter, m.closed)
 		m.calculation.closed = nil
+	} else {
+		m.calculation = p.calculation(period, meter, common)
+		m.trial = period.Subscription.Trial
 	}
 	if m.inMoney() {
 		m.noCredit = true
 	} else {
 		m.scale, m.notNegative, m.trial = new(m.digits()), m.destination.NotNegative, false
-		m.theirs = nil
+		m.theirs = nil // theirPrice decides, for a closed period too
 		m.priceAs(p.theirPrice(period, meter.ID))
 	}
 	for n := range p.Reported {
@@ -116,11 +118,9 @@ func (m *position) digits() int32 {
 // isReported reports whether the provider already has the position's whole amount or quantity.
 func (m *position) isReported() bool {
 	if m.inMoney() {
-		amount := m.amount()
-		return amount.Equal(m.invoiceLine().money())
+		return m.amount().Equal(m.invoiceLine().money())
 	}
-	quantity := m.quantity()
-	return quantity.Equal(m.reportedHere())
+	return m.quantity().Equal(m.reportedHere())
 }
 
 // invoiceLine returns the series that sets the invoice line of a position in money. The series is empty if the position
@@ -150,27 +150,26 @@ func (m *position) decide() {
 	case reason == ExcludedRestored:
 		m.waitForReading(m.meter)
 	case route == nextPeriod:
-		m.leaveRest(reason)
+		m.listRest(reason)
 	case reason != "":
-		m.leaveOut(reason)
+		m.listExcluded(reason)
 		m.open = m.open || route == wait && m.period.Own() && m.period.ClosedAt != nil
 	}
 }
 
-// leaveOut lists the meter of an open period as excluded. It does not list a meter without usage that now belongs to
+// listExcluded lists the meter of an open period as excluded. It does not list a meter without usage that now belongs to
 // another billing schedule.
-func (m *position) leaveOut(reason string) {
+func (m *position) listExcluded(reason string) {
 	if m.period.ClosedAt == nil && (m.inMoney() || m.feeds(m.meter.ID) || !m.usage.IsZero()) {
 		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
 	}
 }
 
-// leaveRest leaves the unreported part of the position to a later period. It lists the meter as excluded if the
-// provider lacks part of the position. It sets open while the provider's totals must be read after a restore, or while
-// a report of the position is undecided.
-func (m *position) leaveRest(reason string) {
+// listRest lists the meter as excluded if the provider lacks part of the position. A later period bills that part. It
+// sets open while a report of the position is undecided.
+func (m *position) listRest(reason string) {
 	m.open = m.open || slices.ContainsFunc(m.own, (*Reported).undecided)
 	if !m.isReported() {
-		m.leaveOut(reason)
+		m.listExcluded(reason)
 	}
 }

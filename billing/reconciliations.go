@@ -58,8 +58,8 @@ type Reconciliation struct {
 	Reason string // one of the Reason constants
 }
 
-// leaveSubscriptions treats unsent reports to a previous subscription as rejected, because the plan withdraws them.
-func (b *Books) leaveSubscriptions() {
+// rejectWithdrawn treats unsent reports to a previous subscription as rejected, because the plan withdraws them.
+func (b *Books) rejectWithdrawn() {
 	for _, o := range b.Open {
 		if !b.leavesSubscription(o) {
 			continue
@@ -93,7 +93,7 @@ func (b *Books) shareInvoices() (invoices []invoiced) {
 	}
 	for _, i := range invoices {
 		for _, m := range b.Meters {
-			if b.whose(i, m.ID, i.Period, invoices) {
+			if b.coversMeter(i, m.ID, i.Period, invoices) {
 				b.share(i, m.ID)
 			}
 		}
@@ -225,7 +225,7 @@ func (r *Reconciliation) add(s *Reported) {
 // covering returns the invoices that bill the meter's usage of the closed period, or would bill it.
 func (f *Facts) covering(p Period, meter metering.MeterID, invoices []invoiced) []invoiced {
 	return slices.DeleteFunc(slices.Clone(invoices), func(i invoiced) bool {
-		return i.Period.Intersect(p.Range).Empty() || !f.whose(i, meter, p.Range, invoices) || !f.isAbout(i.Invoice, p)
+		return i.Period.Intersect(p.Range).Empty() || !f.coversMeter(i, meter, p.Range, invoices) || !f.isAbout(i.Invoice, p)
 	})
 }
 

@@ -29,8 +29,8 @@ type OpenCharge struct {
 }
 
 // OpenCharges returns the charges in the statement of an open period, for meters that have a price.
-func (b *Books) OpenCharges(period Period) (charges []OpenCharge) {
-	for _, c := range b.shown(period) {
+func OpenCharges(f Facts, period Period) (charges []OpenCharge) {
+	for _, c := range openBooks(f).shown(period) {
 		if c.price.Version != 0 || c.theirs != nil {
 			charges = append(charges, OpenCharge{c.meter.ID, c.events, c.charge(), c.currency})
 		}

@@ -65,7 +65,7 @@ func TestTheChargesOfAnOpenPeriod(t *testing.T) {
 		}
 		f.Usage = []billing.Usage{used(january, "10")}
 		var charges []string
-		for _, charge := range billing.NewBooks(f).OpenCharges(billing.OpenPeriods(f)[0]) {
+		for _, charge := range billing.OpenCharges(f, billing.OpenPeriods(f)[0]) {
 			charges = append(charges, charge.Charge.String()+" "+charge.Currency)
 		}
 		require.Equal(t, c.want, charges, name)

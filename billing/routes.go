@@ -60,7 +60,7 @@ var rules = []rule{
 // Destination.Excluded.
 const theirReason = "the reason of the provider, such as a missing price"
 
-// rulesOnceRead are the rules for a ledger whose provider's totals were read.
+// rulesOnceRead are the rules once the provider's totals were read.
 var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.reason == ExcludedRestored })
 
 // route returns the position's route, and the reason that is listed with an excluded meter.
@@ -82,8 +82,7 @@ func (m *position) isCompared() bool {
 
 // isInOtherCurrency reports whether the position's amount cannot be on its invoice, because the currencies differ.
 func (m *position) isInOtherCurrency() bool {
-	amount := m.amount()
-	return m.inMoney() && !amount.IsZero() && m.excludedIn(m.currency, m.target(), m.period) != ""
+	return m.inMoney() && !m.amount().IsZero() && m.excludedIn(m.currency, m.target(), m.period) != ""
 }
 
 // isOutsideSubscription reports whether no part of the period lies in the customer's present subscription.

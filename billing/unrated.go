@@ -144,8 +144,7 @@ func (f UnratedFacts) FirstStart() time.Time {
 // Lines returns the unrated lines of a period that Periods returned. The facts must contain the usage of the period.
 func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	before := f.Stream == 0 && !period.End.After(f.FirstStart())
-	b := NewBooks(f.Facts)
-	all, _ := b.calculations(period)
+	all, _ := openBooks(f.Facts).calculations(period)
 	for _, c := range all {
 		line := UnratedLine{
 			Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,

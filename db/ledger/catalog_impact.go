@@ -334,9 +334,8 @@ func (c *catalogComparison) add(former, next []SchedulePeriods) {
 }
 
 func addCharges(sums map[string]metering.Decimal, f billing.Facts, periods []billing.Period) {
-	books := billing.NewBooks(f)
 	for _, p := range periods {
-		for _, charge := range books.OpenCharges(p) {
+		for _, charge := range billing.OpenCharges(f, p) {
 			sums[charge.Currency] = sums[charge.Currency].Add(charge.Charge)
 		}
 	}

@@ -35,8 +35,8 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	}
 	for _, r := range all {
 		r.compared = billing.NewBooks(r.facts)
-		r.facts, r.planned = r.compared.Facts, r.compared.UsageRanges()
-		if err := r.usageOf(r.planned); err != nil {
+		r.facts = r.compared.Facts
+		if err := r.usageOf(r.compared.UsageRanges()); err != nil {
 			return nil, err
 		}
 	}
@@ -118,11 +118,10 @@ type factReader struct {
 	readPrice ReadPrice
 	tenant    metering.TenantID
 	customer  metering.CustomerID
-	base      billing.Facts    // shared by the customer's billing schedules
-	facts     billing.Facts    // of this billing schedule
-	compared  *billing.Books   // facts after the comparison with the invoices; nil: not compared yet. From then on, facts has its results
-	planned   []metering.Range // compared.UsageRanges
-	streams   int              // number of the customer's billing schedules
+	base      billing.Facts  // shared by the customer's billing schedules
+	facts     billing.Facts  // of this billing schedule
+	compared  *billing.Books // facts after the comparison with the invoices; nil: not compared yet. From then on, facts has its results
+	streams   int            // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices
 	by        billing.ByDimension // dimensions by which usage is read, in addition to those of the prices in facts

@@ -349,10 +349,10 @@ func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 }
 
 func (b *openBatch) addPeriods(f *billing.Facts, periods []billing.Period, counted map[customerRevenue]bool) {
-	id, books := int64(f.Customer.ID), billing.NewBooks(*f)
+	id := int64(f.Customer.ID)
 	for _, p := range periods {
 		month := billing.RevenueMonth(p.Range, b.timezone).UTC()
-		for _, c := range books.OpenCharges(p) {
+		for _, c := range billing.OpenCharges(*f, p) {
 			of := customerRevenue{id, revenueKey{month, c.Currency}}
 			in := b.inMonth(of.revenueKey)
 			in.Estimated = in.Estimated.Add(c.Charge)

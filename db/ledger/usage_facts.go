@@ -94,7 +94,8 @@ func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) 
 // alsoTotalsOf reads the usage in ranges to display. It skips the ranges that readStreams has already read for the
 // plan.
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
-	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(r.planned, shown) }))
+	planned := r.compared.UsageRanges()
+	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))
 }
 
 func (r *factReader) countEvents() error {

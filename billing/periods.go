@@ -275,10 +275,18 @@ func FollowSubscription(start, now time.Time, current metering.Range, timezone *
 // end. It assumes periods of one month until the provider determines the next period.
 func AfterSubscription(end, now time.Time) metering.Range {
 	months := 1
-	for !end.AddDate(0, months, 0).After(now) {
+	for !addMonths(end, months).After(now) {
 		months++
 	}
-	return metering.Range{Start: end.AddDate(0, months-1, 0), End: end.AddDate(0, months, 0)}
+	return metering.Range{Start: addMonths(end, months-1), End: addMonths(end, months)}
+}
+
+// addMonths returns the instant that is months after at. In a month without that day, it is on the last day, as at
+// Stripe: https://docs.stripe.com/billing/subscriptions/billing-cycle
+func addMonths(at time.Time, months int) time.Time {
+	first := at.AddDate(0, 0, 1-at.Day()).AddDate(0, months, 0)
+	last := first.AddDate(0, 1, -1)
+	return first.AddDate(0, 0, min(at.Day(), last.Day())-1)
 }
 
 // shorten returns the end of the last stored period, which can be earlier than stored while the period is open and

@@ -104,10 +104,13 @@ func TestDeadline(t *testing.T) {
 
 func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
 	t.Parallel()
-	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	noon := func(month time.Month, day int) time.Time { return time.Date(2026, month, day, 12, 0, 0, 0, time.UTC) }
+	end := noon(time.January, 31)
 	for now, want := range map[time.Time]metering.Range{
-		end: {Start: end, End: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)},
-		time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC): {Start: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC), End: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)},
+		end:                     {Start: end, End: noon(time.February, 28)},
+		noon(time.February, 28): {Start: noon(time.February, 28), End: noon(time.March, 31)},
+		noon(time.April, 29):    {Start: noon(time.March, 31), End: noon(time.April, 30)},
+		noon(time.December, 31): {Start: noon(time.December, 31), End: noon(time.December+1, 31)},
 	} {
 		got := billing.AfterSubscription(end, now)
 		require.Equal(t, want, got)

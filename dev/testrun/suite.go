@@ -24,7 +24,7 @@ var slowest = []string{"/api", "/activities", "/cmd/odometer", "/db", "/worker"}
 
 // sequential are packages without concurrency. The race detector would make them five times as slow and
 // find nothing.
-var sequential = []string{"", "/billing", "/metering"}
+var sequential = []string{"", "/billing", "/dev/lint", "/metering"}
 
 // suitesOf returns the suites of a module.
 func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {

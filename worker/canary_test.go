@@ -96,10 +96,7 @@ func newCanary(t *testing.T) *canary {
 	}
 	c.environment = []string{"TEMPORAL_NAMESPACE=" + c.namespace, "ODOMETER_SECRET=" + secret, "STRIPE_API_BASE=" + server.URL, "LOG_LEVEL=debug"}
 	system := c.start(encryptionKey('a'))
-	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: c.namespace, Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	c.temporal = temporal
+	c.temporal = proc.Temporal(t, address, c.namespace)
 	var made struct {
 		Tenant   string `json:"tenant_id"`
 		Key      string `json:"admin_key"`

@@ -133,9 +133,7 @@ func TestTheDetailsOfARunLeadToItsCustomer(t *testing.T) {
 		return regexp.MustCompile(`"cus_[0-9]+"`).FindString(string(answer))
 	}
 	acme := customer("/v1/customers/acme")
-	temporal, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
+	temporal := proc.Temporal(t, temporalAddress(t), system.Namespace)
 	numbers := strings.NewReplacer("ten_", "", "cus_", "", `"`, "")
 	details, err := currentDetails(t.Context(), temporal, "sync-customer/"+numbers.Replace(tenant+"/"+acme))
 	require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
@@ -88,9 +87,7 @@ func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 	require.NoError(t, err)
 
 	worker := system.Worker(t)
-	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: namespace, Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
+	temporal := proc.Temporal(t, address, namespace)
 	type outcome struct {
 		done workflows.RotateSecretsResult
 		err  error

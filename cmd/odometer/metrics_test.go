@@ -40,21 +40,11 @@ func watchAt(t *testing.T, zone string, clock *proc.Clock, env ...string) *watch
 	w.conn, err = pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.conn.Close(t.Context()) })
-	w.temporal, err = temporal.Dial(temporal.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(w.temporal.Close)
+	w.temporal = proc.Temporal(t, temporalAddress(t), system.Namespace)
 	w.exec(`update tenants set timezone = $1`, zone)
 	w.call(201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
 	return w
 }
-
-// quiet discards the log of the Temporal SDK.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}
 
 func (w *watched) call(want int, method, path, body string) string {
 	w.Helper()

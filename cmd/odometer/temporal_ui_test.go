@@ -167,9 +167,7 @@ func TestTheTemporalUIIsProtectedAsTheDocsSay(t *testing.T) {
 	t.Parallel()
 	p := protectUI(t)
 	namespace := proc.Namespace(t, temporalAddress(t))
-	c, err := temporal.Dial(temporal.Options{HostPort: temporalAddress(t), Namespace: namespace, Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	c := proc.Temporal(t, temporalAddress(t), namespace)
 	w := worker.New(c, "waiting", worker.Options{})
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
 		workflow.SetCurrentDetails(ctx, "it waits for ever")

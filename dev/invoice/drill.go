@@ -56,9 +56,7 @@ func newDrill(t testing.TB, out io.Writer) *drill {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.conn.Close(context.Background()) })
 	d.system = proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock, Env: []string{"STRIPE_API_BASE=" + d.stripeURL}})
-	d.temporal, err = temporal.Dial(temporal.Options{HostPort: address, Namespace: d.system.Namespace, Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(d.temporal.Close)
+	d.temporal = proc.Temporal(t, address, d.system.Namespace)
 	d.begin()
 	return d
 }
@@ -143,11 +141,3 @@ func (d *drill) await() {
 		return err
 	})
 }
-
-// quiet is a logger that discards everything.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	temporal "go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
@@ -49,11 +48,8 @@ func TestDrillAnOutageEndsWithWhatWasUsed(t *testing.T) {
 	api, worker := system.API(t), system.Worker(t)
 	c := fill(t, system, api.URL, fake)
 
-	dial, err := temporal.Dial(temporal.Options{HostPort: address, Namespace: system.Namespace, Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(dial.Close)
 	var printed bytes.Buffer
-	o, err := newOutage(c, dial, process{worker, t}, io.MultiWriter(&printed, t.Output()))
+	o, err := newOutage(c, proc.Temporal(t, address, system.Namespace), process{worker, t}, io.MultiWriter(&printed, t.Output()))
 	require.NoError(t, err)
 	require.NoError(t, o.run(t.Context()))
 	text := printed.String()

@@ -1,20 +1,57 @@
 package proc
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/worker"
+	"github.com/odometer-metering/odometer/workflows"
 )
+
+// Temporal returns a client that is open until the test ends. It waits for a busy server as long as the test may take.
+func Temporal(t testing.TB, address, namespace string) client.Client {
+	t.Helper()
+	c, err := client.Dial(options(address, namespace))
+	if err != nil {
+		t.Fatalf("temporal: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func options(address, namespace string) client.Options {
+	return client.Options{
+		HostPort: address, Namespace: namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(wait, workflows.AskAgain)}},
+	}
+}
+
+// wait is a gRPC interceptor that replaces the deadline of a request, which the SDK sets to 10 seconds, by Deadline.
+func wait(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbtest.Deadline)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})()
+	return ask(longer, method, request, answer, conn, options...)
+}
 
 var namespaces atomic.Int64
 
@@ -27,12 +64,7 @@ func Namespace(t testing.TB, address string) string {
 	if name == client.DefaultNamespace {
 		return name
 	}
-	c, err := client.Dial(client.Options{HostPort: address, Namespace: name})
-	if err != nil {
-		t.Fatalf("temporal: %v", err)
-	}
-	defer c.Close()
-	if _, _, err := worker.PrepareNamespace(t.Context(), c, name, shortestRetention); err != nil {
+	if _, _, err := worker.PrepareNamespace(t.Context(), Temporal(t, address, name), name, shortestRetention); err != nil {
 		t.Fatalf("prepare namespace: %v", err)
 	}
 	return name
@@ -49,7 +81,7 @@ func BareNamespace(t testing.TB, address string) string {
 		return client.DefaultNamespace
 	}
 	conn.Close()
-	registrar, err := client.NewNamespaceClient(client.Options{HostPort: address})
+	registrar, err := client.NewNamespaceClient(options(address, ""))
 	if err != nil {
 		t.Fatalf("temporal: %v", err)
 	}
@@ -58,7 +90,8 @@ func BareNamespace(t testing.TB, address string) string {
 	err = registrar.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(shortestRetention),
 	})
-	if err != nil {
+	var registered *serviceerror.NamespaceAlreadyExists // by an earlier request without an answer
+	if err != nil && !errors.As(err, &registered) {
 		t.Fatalf("register namespace: %v", err)
 	}
 	awaitNamespace(t, address, name)
@@ -69,7 +102,7 @@ func BareNamespace(t testing.TB, address string) string {
 func awaitNamespace(t testing.TB, address, name string) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
-		c, err := client.Dial(client.Options{HostPort: address, Namespace: name})
+		c, err := client.Dial(options(address, name))
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (s *subscriber) unsubscribe() {
 	require.NoError(s, s.fake.Seed(&stripetest.Seed{
 		Account: stripetest.Account{ID: "acct_1", Key: stripeKey}, Customers: []stripetest.Customer{{ID: s.atStripe}}, Products: []stripetest.Product{{ID: "prod_usage"}},
 	}))
-	s.first = billing.CalendarPeriod(clock.Now().AddDate(0, -6, 0), time.UTC)
+	s.first = billing.CalendarPeriod(clock.Month(clock.Now(), -6), time.UTC)
 	_, err := s.conn.Exec(s.Context(), `update customers set billing_provider_id = $2, created_at = $3 where tenant_id = $1`, s.tenant, s.atStripe, s.first.Start)
 	require.NoError(s, err)
 	s.fake.Advance(s.first.Start.Add(time.Hour).Sub(s.fake.Now()))

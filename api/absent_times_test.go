@@ -16,7 +16,7 @@ func TestTheFirstInstantIsNotAnAbsentOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, b.now().AddDate(0, -2, 0).UTC().Format(time.RFC3339), "a", "3")
+	b.at(t, b.now().AddDate(0, 0, -62).UTC().Format(time.RFC3339), "a", "3")
 	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "12")
 	query := func(start, end string) string {
 		return "customer=acme&" + url.Values{"start": {start}, "end": {end}}.Encode()

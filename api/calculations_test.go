@@ -47,7 +47,7 @@ func TestACalculatedChargeIsTheChargeOfTheSavedPrice(t *testing.T) {
 		c := b.calculated(t, terms, `[{"quantity":1250.125,"event_count":2}]`)
 		require.Len(t, b.pricing(t, "GET", "/v1/meters/calls/pricing", "").Versions, min(n, 1), "nothing is saved")
 
-		from := fmt.Sprintf(`,"effective_from":%q}`, b.now().UTC().AddDate(0, -1, 0).Format("2006-01-02T00:00:00Z"))
+		from := fmt.Sprintf(`,"effective_from":%q}`, b.now().UTC().AddDate(0, 0, -31).Format("2006-01-02T00:00:00Z"))
 		b.pricing(t, "PUT", "/v1/meters/calls/pricing", strings.TrimSuffix(terms, "}")+from)
 		e := b.explained(t, "")
 		require.Equal(t, e.Currency, c.Currency, terms)

@@ -35,7 +35,7 @@ func TestEachPriceModelIsStoredShownAndCharged(t *testing.T) {
 				"all units at the price of the tier that they reach: up to 1000 units: 0.01 USD for each unit; beyond: 0.004 USD for each unit", "5 USD", "0.004",
 			},
 		} {
-			from := fmt.Sprintf(`,"effective_from":%q}`, b.now().UTC().AddDate(0, -1, 0).Format("2006-01-02T00:00:00Z"))
+			from := fmt.Sprintf(`,"effective_from":%q}`, b.now().UTC().AddDate(0, 0, -31).Format("2006-01-02T00:00:00Z"))
 			set := b.pricing(t, "PUT", path, body[:len(body)-1]+from)
 			require.Equal(t, want[0], set.Current.Description, body)
 			var sent, shown map[string]any

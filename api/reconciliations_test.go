@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +28,7 @@ func (b *bundle) reconciled(t *testing.T) (periods map[billing.ReconciliationSta
 	books := dbtest.NewBooks(t, b.store, dbtest.Conn(t), b.tenant.ID)
 	periods = map[billing.ReconciliationState]string{}
 	for i, state := range billing.ReconciliationState("").Values() {
-		month := billing.CalendarPeriod(b.now().AddDate(0, i-10, 0), time.UTC)
+		month := billing.CalendarPeriod(clock.Month(b.now(), i-10), time.UTC)
 		period := books.Period(acme.ID, month, true)
 		books.Total(period, calls, "10")
 		books.Report(period, calls.ID, "si_1", "8", billing.Counted)

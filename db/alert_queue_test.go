@@ -273,7 +273,7 @@ func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 			t.Parallel()
 			w := newWatcher(t)
 			now := metering.Instant(w.now)
-			w.created(now.AddDate(0, -1, 0))
+			w.created(now.AddDate(0, 0, -31))
 			w.now = now
 			w.useStripe("acct_" + name)
 			w.link("sub_1", billing.CalendarPeriod(w.now, time.UTC), asDelta)

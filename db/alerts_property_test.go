@@ -61,7 +61,7 @@ func newAlertModel(t testing.TB, rt *rapid.T) *alertModel {
 	}
 	m.now = m.now.AddDate(0, 0, -70)
 	m.customers = []metering.Customer{m.customer, dbtest.Customer(t, m.store, m.tenant, "bolt"), dbtest.Customer(t, m.store, m.tenant, "crux")}
-	created := m.now.AddDate(0, -1, 0)
+	created := m.now.AddDate(0, 0, -31)
 	m.began = billing.CalendarPeriod(created, time.UTC)
 	for _, c := range m.customers {
 		m.exec(`update customers set created_at = $3 where tenant_id = $1 and id = $2`, m.tenant, c.ID, created)

@@ -113,7 +113,7 @@ func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t) // a sweep covers all tenants
 	w := newWatcherOn(t, store, address)
-	w.created(w.now.AddDate(0, -3, 0))
+	w.created(w.now.AddDate(0, 0, -93))
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
 	a := w.alert(w.usage("20", "10"))
 	require.Equal(t, decimals("10", "20"), a.Thresholds, "ascending")
@@ -322,7 +322,7 @@ func TestAnAlertFiresForItsScope(t *testing.T) {
 func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
-	w.created(w.now.AddDate(0, -1, 0))
+	w.created(w.now.AddDate(0, 0, -31))
 	w.alert(w.usage("10", "20"))
 	w.use("10")
 	w.evaluate()

@@ -45,7 +45,7 @@ func newOldBillerIn(t *testing.T, connections int) (b *biller, month metering.Ra
 
 func (b *biller) old() (month metering.Range) {
 	b.Helper()
-	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Month(clock.Now(), -5), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("10", "100", "0.005")
 	return month

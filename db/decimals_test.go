@@ -20,7 +20,7 @@ import (
 func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Month(clock.Now(), -5), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("0", "0", "100")
 	b.useStripe("acct_1")

@@ -65,7 +65,7 @@ func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 		}
 	}
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
-	h.now = h.now.AddDate(0, 1, 0)
+	h.now = h.now.AddDate(0, 0, 31)
 	h.happen("")
 	h.attempt(503, 0)
 	require.Nil(t, h.read().DisabledAt, "one failure in a month")

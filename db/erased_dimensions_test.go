@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -38,7 +39,7 @@ func TestAnErasureKeepsChargesByDimension(t *testing.T) {
 	}
 	require.Equal(t, "80 13 131", charges())
 
-	b.now = b.now.AddDate(0, 1, 0)
+	b.now = clock.Month(b.now, 1)
 	b.acceptAll()
 	b.closePeriods()
 	_, err := store.Erasures.Begin(t.Context(), b.tenant, metering.Operator, "acme", "asked for", b.now)

@@ -197,7 +197,7 @@ func TestTheQuotaOfThePlanAppliesOnceThatOfTheCustomerIsDeleted(t *testing.T) {
 	w.watchQuotas()
 	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
 	require.NoError(t, err)
-	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now.AddDate(0, -3, 0)}))
+	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now.AddDate(0, 0, -93)}))
 	ofPlan := w.quota("10", metering.PerLifetime, func(q *metering.Quota) { q.CustomerID, q.PlanID = 0, plan.ID })
 	own := w.quota("100", metering.PerLifetime)
 	w.use("20")

@@ -43,7 +43,7 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 		dbtest.Meter(t, many.store, many.tenant, fmt.Sprintf("meter-%d", i), fmt.Sprintf("type-%d", i))
 	}
 	for months := range 11 {
-		many.useAt("3", many.now.AddDate(0, -months, 0))
+		many.useAt("3", clock.Month(many.now, -1-months))
 	}
 	many.reportAll()
 

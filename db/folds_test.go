@@ -78,7 +78,7 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	b.created(b.now.AddDate(0, -3, 0))
+	b.created(b.now.AddDate(0, 0, -93))
 	b.use("5")
 	b.now = billing.CalendarPeriod(b.now, time.UTC).End.Add(100 * time.Hour)
 	b.plan(anew)

@@ -273,7 +273,7 @@ func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 	b.use("10")
 	b.accept()
 	b.useStripe("acct_1")
-	subscribed := metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}
+	subscribed := metering.Range{Start: b.now, End: b.now.AddDate(0, 0, 31)}
 	b.link("sub_1", subscribed, asDelta)
 	b.now = month.End.Add(time.Hour)
 	b.use("5")

@@ -251,7 +251,7 @@ func TestACustomerIsNotOutOfSyncForWhatNobodyLooksForAnyMore(t *testing.T) {
 	b.link("sub_1", month, asDelta)
 	b.sendAccepted("10")
 	b.now = b.now.Add(time.Hour)
-	b.link("sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
+	b.link("sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 0, 31)}, asDelta)
 	b.reportAll()
 	b.now = b.now.Add(25 * time.Hour)
 	require.Empty(t, b.uncounted(b.now), "the former subscription's period has ended")

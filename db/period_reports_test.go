@@ -143,7 +143,7 @@ func TestARunningPeriodThatIsNotStoredHasAStatement(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, s.ID)
 	require.Equal(t, "13", s.Lines[0].Amount.String())
-	b.exec(`update customers set billing_starts_at = $2 where tenant_id = $1`, b.tenant, b.now.AddDate(0, 2, 0))
+	b.exec(`update customers set billing_starts_at = $2 where tenant_id = $1`, b.tenant, b.now.AddDate(0, 0, 62))
 	s, err = b.store.Ledger.StatementOf(t.Context(), b.tenant, b.customer.ID, 0, func(p billing.Period) bool { return p.Contains(b.now) }, b.now)
 	require.NoError(t, err)
 	require.Equal(t, billing.CalendarPeriod(b.now, time.UTC), s.Range)

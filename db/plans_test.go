@@ -60,7 +60,7 @@ func TestAPlansPriceHoldsForItsCustomersOnly(t *testing.T) {
 func newLongAgo(t *testing.T) (b *biller, plan metering.Plan, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Month(clock.Now(), -5), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	return b, b.pricePlan(), month
 }

@@ -184,7 +184,7 @@ func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
 	b.use("10")
 	b.accept()
 	b.useStripe("acct_1")
-	sub := metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}
+	sub := metering.Range{Start: b.now, End: b.now.AddDate(0, 0, 31)}
 	item := asLast
 	b.link("sub_1", sub, item)
 	b.use("5")

@@ -126,7 +126,7 @@ func TestAQuotaAlertReadsTheQuotasOfItsMeterAndGroup(t *testing.T) {
 func TestADryRunOfAQuotaAlert(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
-	w.created(w.now.AddDate(0, -4, 0))
+	w.created(w.now.AddDate(0, 0, -124))
 	w.now = w.now.UTC().Truncate(24 * time.Hour).Add(90 * time.Minute)
 	day := func(ago int) time.Time { return w.now.Truncate(24*time.Hour).AddDate(0, 0, -ago) }
 	hourly, lifetime := w.limit("2", metering.PerHour), w.limit("20", metering.PerLifetime)

@@ -43,7 +43,7 @@ func newBooksAt(t *testing.T, store *db.DB, conn *pgx.Conn) *books {
 }
 
 func (b *books) before(months int) metering.Range {
-	return billing.CalendarPeriod(clock.Now().AddDate(0, -months, 0), time.UTC)
+	return billing.CalendarPeriod(clock.Month(clock.Now(), -months), time.UTC)
 }
 
 // closed creates a closed period with a total of 10 units, of which the provider has counted 9.

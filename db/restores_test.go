@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -136,7 +137,7 @@ func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T)
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
 	there := newBilledThere()
-	first := billing.CalendarPeriod(b.now.AddDate(0, -4, 0), time.UTC)
+	first := billing.CalendarPeriod(clock.Month(b.now, -4), time.UTC)
 	second := nextMonth(first)
 	b.created(first.Start)
 	b.price("0", "0", "100")
@@ -178,7 +179,7 @@ func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
-	month := billing.CalendarPeriod(b.now.AddDate(0, -2, 0), time.UTC)
+	month := billing.CalendarPeriod(clock.Month(b.now, -2), time.UTC)
 	b.created(month.Start)
 	b.useAt("10", month.Start)
 	b.now = over(month)

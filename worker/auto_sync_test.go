@@ -17,6 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/bench/figure"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -299,7 +300,7 @@ func TestDisablingAutoSyncCancelsItsRun(t *testing.T) {
 func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	month := billing.CalendarPeriod(time.Now().AddDate(0, -2, 0), time.UTC)
+	month := billing.CalendarPeriod(clock.Month(time.Now(), -2), time.UTC)
 	_, err := s.connect().Exec(t.Context(), `update customers set created_at = $2 where tenant_id = $1`, s.tenant, month.Start.AddDate(0, 0, 5))
 	require.NoError(t, err)
 	_, err = s.writer.Ingest(t.Context(), s.tenant,

@@ -112,7 +112,7 @@ func (s *stripeSystem) chargeAmounts() {
 	}))
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
 	require.NoError(s, err)
-	active.Bills, active.Text, active.ValidatedAt = metering.BillsAmounts, metering.InvoiceText{Product: "prod_usage"}, time.Now().AddDate(0, -2, 0)
+	active.Bills, active.Text, active.ValidatedAt = metering.BillsAmounts, metering.InvoiceText{Product: "prod_usage"}, time.Now().AddDate(0, 0, -62)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, active)
 	require.NoError(s, err)
 }

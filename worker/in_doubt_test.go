@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -69,7 +70,7 @@ func TestWhatMayHaveArrivedAtAFormerConnectionCountsAsBilledThere(t *testing.T) 
 		states[l.Number] = l.State
 	}
 	require.Equal(t, "accepted", states[2])
-	closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, time.Now().AddDate(0, 2, 0))
+	closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, clock.Month(time.Now(), 2))
 	require.NoError(t, err)
 	require.Equal(t, 2, closed.Closed, "what is in doubt keeps no period open")
 	require.NotEmpty(t, s.inDoubt(), "nor does the closing decide it")
@@ -89,7 +90,7 @@ func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
 			_, usage := s.statement()
 			require.Equal(t, want.usage, usage)
 			require.Len(t, s.received(), want.deliveries)
-			closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, time.Now().AddDate(0, 2, 0))
+			closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, clock.Month(time.Now(), 2))
 			require.NoError(t, err)
 			require.Positive(t, closed.Closed)
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -73,7 +74,7 @@ func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
 	server := httptest.NewServer(receiver)
 	t.Cleanup(server.Close)
 	s.useProvider(server.URL)
-	month := billing.CalendarPeriod(time.Now().AddDate(0, -2, 0), time.UTC)
+	month := billing.CalendarPeriod(clock.Month(time.Now(), -2), time.UTC)
 	var events []metering.Event
 	names := []string{"fails-0", "fails-1", "fails-2", "fails-3", "fails-4", "fails-5", "broken", "hangs-0", "hangs-1"}
 	const others = 30

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -132,7 +133,7 @@ func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {
 	s.meters("record", "delta", "window")
 	for months := 1; months <= 6; months++ {
 		for _, slug := range []string{"record", "delta", "window"} {
-			s.useAt(slug, "1000", time.Now().AddDate(0, -months, 0))
+			s.useAt(slug, "1000", clock.Month(time.Now(), -months))
 		}
 	}
 	s.work()

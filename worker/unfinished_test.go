@@ -105,7 +105,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		held := s.holdOf(customer.ID, active.ID, meter.ID, long)
 		old := dbtest.Tenant(t, s.store).ID
 		dbtest.Customer(t, s.store, old, name)
-		_, err = s.connect().Exec(t.Context(), `update customers set created_at = $2, billing_starts_at = $2 where tenant_id = $1`, old, now.AddDate(0, -3, 0))
+		_, err = s.connect().Exec(t.Context(), `update customers set created_at = $2, billing_starts_at = $2 where tenant_id = $1`, old, now.AddDate(0, 0, -93))
 		require.NoError(t, err)
 		l := s.listen(metering.MessageSyncSucceeded)
 		_, err = s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, now)

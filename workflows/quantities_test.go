@@ -63,7 +63,7 @@ func (l *quantityLedger) add(meter metering.MeterID) {
 	l.number++
 	five := metering.MustDecimal("5")
 	l.reports = append(l.reports, activities.Report{ID: uuid.New(), Number: l.number, Kind: billing.QuantityReport, MeterID: meter, Method: "usage_record",
-		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 1, 0), Deadline: l.deadline})
+		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 0, 31), Deadline: l.deadline})
 }
 
 func (l *quantityLedger) readProvider(_ context.Context, in activities.ReadProviderInput) (activities.ReadProviderResult, error) {

@@ -168,7 +168,7 @@ func fillForTheDashboard(t *testing.T, call func(method, path, body string) stri
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
 	call("POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","aggregation":"sum","group_by":["model"]}`)
 	call("PUT", "/v1/meters/api-calls/pricing", fmt.Sprintf(`{"base_price":25,"included_units":1000,"overage_rate":0.02,"effective_from":%q}`,
-		now.AddDate(0, -3, 0).Format(time.RFC3339)))
+		now.AddDate(0, 0, -93).Format(time.RFC3339)))
 	call("POST", "/v1/plans", `{"slug":"pro","name":"Pro"}`)
 	for i := range 30 {
 		call("POST", "/v1/customers", fmt.Sprintf(`{"external_id":"customer-%02d","name":"Customer %02d"}`, i, i))

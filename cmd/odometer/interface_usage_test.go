@@ -257,7 +257,7 @@ func exportJSON(t *testing.T, r running) {
 	require.Equal(t, recent, a.JSON200.Data[0].Timestamp)
 	require.Equal(t, map[string]any{"n": 1.0}, a.JSON200.Data[0].Properties)
 
-	start := time.Now().AddDate(0, -2, 0)
+	start := time.Now().AddDate(0, 0, -62)
 	var token *string
 	seen := map[string]bool{}
 	for {

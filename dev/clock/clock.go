@@ -23,6 +23,14 @@ func Now() time.Time {
 	return time.Now().Add(offset)
 }
 
+// Month returns an instant in the middle of a calendar month in UTC: the month of now if months is 0, the next
+// month if it is 1, the previous month if it is -1. AddDate does not do that at the end of a month: 31 March
+// minus a month is 3 March.
+func Month(now time.Time, months int) time.Time {
+	year, month, _ := now.UTC().Date()
+	return time.Date(year, month+time.Month(months), 15, 12, 0, 0, 0, time.UTC)
+}
+
 func offsetOf(date string) time.Duration {
 	if date == "" {
 		return 0

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -114,7 +115,23 @@ func TestEveryFolderOfRulesIsTestedOnOtherDays(t *testing.T) {
 	script, err := os.ReadFile("dev/test-dates")
 	require.NoError(t, err)
 	for _, folder := range testedOnDates {
-		require.Contains(t, string(script), " "+folder)
+		require.Regexp(t, ` `+folder+`\b`, string(script))
+	}
+}
+
+var monthsFromNow = regexp.MustCompile(`\b[nN]ow(\(\))?(\.UTC\(\))?\.AddDate\([^,]+, [^0]`)
+
+// Months that are added to the present fall into the wrong month on the last days of a month: 31 March minus a
+// month is 3 March.
+func TestMonthsAreNotCountedFromToday(t *testing.T) {
+	t.Parallel()
+	files, err := exec.Command("git", "ls-files", "*.go").Output()
+	require.NoError(t, err)
+	for path := range strings.FieldsSeq(string(files)) {
+		for i, line := range lines(t, path) {
+			require.False(t, monthsFromNow.MatchString(line), "%s:%d counts months from the present: %s\nUse clock.Month, or a number of days.",
+				path, i+1, strings.TrimSpace(line))
+		}
 	}
 }
 

@@ -64,12 +64,14 @@ func (c *Complaints) add(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// Forgive removes the complaints about a path of the API. A test calls it after a refusal that the test
-// expects.
-func (c *Complaints) Forgive(path string) {
+// Forgive removes the complaints about a path of the API, and reports whether there were any. A test calls it
+// after a refusal that the test expects.
+func (c *Complaints) Forgive(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	all := len(c.errs)
 	c.errs = slices.DeleteFunc(c.errs, func(err error) bool { return strings.Contains(err.Error(), c.api+path) })
+	return len(c.errs) < all
 }
 
 // Err returns all complaints so far as one error, or nil.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -126,6 +127,32 @@ func (w walk) refused(path string) act {
 	return func(context.Context) error {
 		w.heard.Forgive(path)
 		return nil
+	}
+}
+
+// changeBills returns a step that confirms a change of running bills. If a period was closed in the meantime, the
+// API refuses the request to the path and asks again, and the step confirms again.
+func (w walk) changeBills(path string) act {
+	const button = "Change the bills"
+	again := fmt.Sprintf(`(%s)(%q, "button")?.click()`, labelled, button)
+	gone := `!document.body.innerText.includes("in running billing periods")`
+	return func(ctx context.Context) error {
+		if err := press(button)(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		for {
+			_, err := chromedp.Run(ctx, chromedp.Poll[bool](gone, chromedp.WithPollingTimeout(time.Second)))
+			if !errors.Is(err, chromedp.ErrPollingTimeout) {
+				return err
+			}
+			if w.heard.Forgive(path) {
+				if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](again)); err != nil {
+					return err
+				}
+			}
+		}
 	}
 }
 

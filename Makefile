@@ -99,7 +99,7 @@ run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \
 	exit $$status
 
-test-dates: ## test the rules and the API on thirteen other days: each weekday, and changes of the month, the year and the offset from UTC
+test-dates: ## test the rules on thirteen other days: each weekday, and changes of the month, the year and the offset from UTC
 	dev/up test dev/test-dates
 
 stripe-live: ## test the assumptions about Stripe with STRIPE_SECRET_KEY, a test mode key

@@ -284,7 +284,7 @@ func AfterSubscription(end, now time.Time) metering.Range {
 // addMonths returns the instant that is months after at. In a month without that day, it is on the last day, as at
 // Stripe: https://docs.stripe.com/billing/subscriptions/billing-cycle
 func addMonths(at time.Time, months int) time.Time {
-	first := at.AddDate(0, 0, 1-at.Day()).AddDate(0, months, 0)
+	first := at.AddDate(0, months, 1-at.Day())
 	last := first.AddDate(0, 1, -1)
 	return first.AddDate(0, 0, min(at.Day(), last.Day())-1)
 }

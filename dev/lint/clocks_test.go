@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -115,7 +114,7 @@ func TestEveryFolderOfRulesIsTestedOnOtherDays(t *testing.T) {
 	script, err := os.ReadFile("dev/test-dates")
 	require.NoError(t, err)
 	for _, folder := range testedOnDates {
-		require.Regexp(t, ` `+folder+`\b`, string(script))
+		require.Contains(t, string(script), " "+folder)
 	}
 }
 
@@ -125,9 +124,7 @@ var monthsFromNow = regexp.MustCompile(`\b[nN]ow(\(\))?(\.UTC\(\))?\.AddDate\([^
 // month is 3 March.
 func TestMonthsAreNotCountedFromToday(t *testing.T) {
 	t.Parallel()
-	files, err := exec.Command("git", "ls-files", "*.go").Output()
-	require.NoError(t, err)
-	for path := range strings.FieldsSeq(string(files)) {
+	for _, path := range filesLike(t, "*.go") {
 		for i, line := range lines(t, path) {
 			require.False(t, monthsFromNow.MatchString(line), "%s:%d counts months from the present: %s\nUse clock.Month, or a number of days.",
 				path, i+1, strings.TrimSpace(line))

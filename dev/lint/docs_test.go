@@ -33,11 +33,8 @@ func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 // TestEachLinkOfTheDocumentsResolves checks relative links, and anchors by GitHub's rule for headings.
 func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	t.Parallel()
-	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.md", ":!:*/testdata/*").Output()
-	require.NoError(t, err)
 	links := 0
-	for path := range strings.Lines(string(tracked)) {
-		path = strings.TrimSpace(path)
+	for _, path := range filesLike(t, "*.md", ":!:*/testdata/*") {
 		for _, link := range linked.FindAllStringSubmatch(code.ReplaceAllString(read(t, path), ""), -1) {
 			target, anchor, _ := strings.Cut(link[1], "#")
 			if strings.Contains(target, ":") {
@@ -126,7 +123,14 @@ func TestQuotedMessagesExist(t *testing.T) {
 // goFiles returns the Go files of the repository, except those of tests.
 func goFiles(t *testing.T) []string {
 	t.Helper()
-	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
+	return filesLike(t, "*.go", ":!:*_test.go")
+}
+
+// filesLike returns the files of the repository that match the pathspecs of Git.
+func filesLike(t *testing.T, pathspecs ...string) []string {
+	t.Helper()
+	list := append([]string{"ls-files", "-co", "--exclude-standard", "--"}, pathspecs...)
+	listed, err := exec.CommandContext(t.Context(), "git", list...).Output()
 	require.NoError(t, err)
 	return strings.Fields(string(listed))
 }

@@ -29,7 +29,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	if w.inUse {
 		begin = []act{w.to("/overview"), see("Needs attention")}
 		priced = func(ctx context.Context) error {
-			return do(ctx, press("Set the price"), see("in running billing periods"), w.refused("/v1/meters/calls-"+mark+"/pricing"), w.changeBills("/v1/meters/calls-"+mark+"/pricing"))
+			return do(ctx, press("Set the price"), w.changeBills("/v1/meters/calls-"+mark+"/pricing"))
 		}
 	}
 	if err := do(ctx, begin...); err != nil {

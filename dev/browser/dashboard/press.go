@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,24 +131,26 @@ func (w walk) refused(path string) act {
 	}
 }
 
-// changeBills returns a step that confirms a change of running bills. If a period was closed in the meantime, the
-// API refuses the request to the path and asks again, and the step confirms again.
-func (w walk) changeBills(path string) act {
-	const button = "Change the bills"
+// changeBills returns a step that confirms a change of running bills, which the API asks for when it refuses the
+// request to the path. The step looks at the question first. If a period was closed in the meantime, the API asks
+// again, and the step confirms again.
+func (w walk) changeBills(path string, look ...act) act {
+	const question, button = "in running billing periods", "Change the bills"
 	again := fmt.Sprintf(`(%s)(%q, "button")?.click()`, labelled, button)
-	gone := `!document.body.innerText.includes("in running billing periods")`
+	gone := fmt.Sprintf(`!document.body.innerText.includes(%q)`, question)
 	return func(ctx context.Context) error {
-		if err := press(button)(ctx); err != nil {
+		if err := do(ctx, slices.Concat([]act{see(question), w.refused(path)}, look, []act{press(button)})...); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
 		for {
 			_, err := chromedp.Run(ctx, chromedp.Poll[bool](gone, chromedp.WithPollingTimeout(time.Second)))
+			refused := w.heard.Forgive(path)
 			if !errors.Is(err, chromedp.ErrPollingTimeout) {
 				return err
 			}
-			if w.heard.Forgive(path) {
+			if refused {
 				if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](again)); err != nil {
 					return err
 				}

@@ -17,13 +17,12 @@ import (
 type trouble int
 
 const (
-	noTrouble      trouble = iota
-	answerLost             // the provider accepted the report, and the answer is lost
-	serverError            // the provider did not accept the report
-	savedError             // the provider accepted the report, but answers with an error, also to retries under its idempotency key
-	refusal                // the provider rejects the report, also if it is sent again
-	silentDrop             // the provider accepted the report, but never counts it
-	anotherInstant         // the provider answers, and receives the report a second time
+	noTrouble   trouble = iota
+	answerLost          // the provider accepted the report, and the answer is lost
+	serverError         // the provider did not accept the report
+	savedError          // the provider accepted the report, but answers with an error, also to retries under its idempotency key
+	refusal             // the provider rejects the report, also if it is sent again
+	silentDrop          // the provider accepted the report, but never counts it
 )
 
 // farSide simulates a provider: a receiver of statements, or a counter of quantities or charges. It holds the

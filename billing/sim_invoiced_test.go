@@ -24,7 +24,7 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 // quantities, that amount is the charge for its billed units. For a line in statements, it is the stated amount
 // plus, at Odometer's price, the charge for units that counters bill.
 func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
-	all := l.costs(p, line, countedUsage{billable(line, rational(line.Usage)), l.eventsOf(line, line.Events), nil})
+	all := l.costs(p, line, countedUsage{billable(line, rational(line.Usage)), l.eventsOf(line, line.Events), l.closedGroups[l.key(line.MeterID, p.Start)]})
 	if line.Scale == nil && line.Reconciled == nil {
 		own, _ := l.billedOf(p, line, line.Test)
 		var priced metering.Decimal

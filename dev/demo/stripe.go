@@ -139,7 +139,7 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 	// Usage before this month has already been invoiced.
 	month := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	all, added, err = sendUsage(ctx, api, usage(subscribers, month, now))
-	if err != nil || added == 0 {
+	if err != nil || all > 0 && added == 0 { // nothing is new
 		return all, added, err
 	}
 	return all, added, autoSync(ctx, api)

@@ -26,6 +26,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/db/usage"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -169,7 +170,9 @@ type testClock struct {
 	reads atomic.Int64
 }
 
-func newTestClock() *testClock { return &testClock{began: time.Now().UTC().Truncate(time.Microsecond)} }
+func newTestClock() *testClock {
+	return &testClock{began: clock.Now().UTC().Truncate(time.Microsecond)}
+}
 
 func (c *testClock) now() time.Time {
 	return c.began.Add(time.Duration(c.reads.Add(1)) * time.Microsecond)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -38,7 +39,7 @@ const toBatch = "POST /v1/events/batch"
 // forged returns the headers of a forged signature with the tenant's id.
 func forged(tenant metering.TenantID) []string {
 	return []string{
-		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(time.Now().Unix(), 10),
+		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(clock.Now().Unix(), 10),
 		"X-Request-Id: x", "X-Tenant-Id: " + tenant.String(),
 	}
 }

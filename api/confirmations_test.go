@@ -13,8 +13,17 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
+
+// monthIn returns the calendar month of now in a time zone.
+func monthIn(t *testing.T, now time.Time, zone string) metering.Range {
+	t.Helper()
+	location, err := metering.LoadLocation(zone)
+	require.NoError(t, err)
+	return billing.CalendarPeriod(now, location)
+}
 
 // confirmed sends a request, and repeats it with the token if it needs a confirmation.
 func (b *bundle) confirmed(t testing.TB, method, path, body string) answer {
@@ -64,16 +73,22 @@ func changesOf(c api.Confirmation) string {
 
 const setPrice, someTerms = "/v1/meters/calls/pricing", `{"base_price":49,"overage_rate":0.5}`
 
-// priceless returns a tenant with a meter without a price and two customers. Only acme has usage.
+// priceless returns a tenant with the meter and the customers of addUnpriced.
 func priceless(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t)
+	b.addUnpriced(t)
+	return b
+}
+
+// addUnpriced adds a meter without a price and two customers. Only acme has usage.
+func (b *bundle) addUnpriced(t *testing.T) {
+	t.Helper()
 	b.meter(t, "calls", "call")
 	for _, name := range []string{"acme", "idle"} {
 		require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"`+name+`"}`).status)
 	}
 	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"call","value":2}`)
-	return b
 }
 
 func TestAFirstPriceIsConfirmed(t *testing.T) {
@@ -260,7 +275,9 @@ func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 
 func TestATimeZoneIsConfirmed(t *testing.T) {
 	t.Parallel()
-	b := priceless(t)
+	b := setup(t)
+	b.ahead.Store(int64(clock.Month(b.now(), 1).Sub(b.now()))) // in the middle of a month, which is the same in all time zones
+	b.addUnpriced(t)
 	patch := func(body string) answer { return b.send(t, "PATCH", "/v1/tenant", body) }
 	require.Equal(t, 200, patch(`{"timezone":"Asia/Tokyo"}`).status, "nothing is charged")
 	require.Equal(t, 200, b.confirmed(t, "PUT", setPrice, someTerms).status)
@@ -269,7 +286,8 @@ func TestATimeZoneIsConfirmed(t *testing.T) {
 	c := b.unconfirmed(t, "PATCH", "/v1/tenant", `{"timezone":"Asia/Kathmandu"}`)
 	require.Equal(t, 2, c.Customers)
 	require.Len(t, c.Periods, 1)
-	require.True(t, c.Periods[0].Start.Before(c.Periods[0].End.AddDate(0, 0, -30)), "those that are left and those that begin")
+	require.True(t, c.Periods[0].Start.Equal(monthIn(t, b.now(), "Asia/Tokyo").Start), "those that are left")
+	require.True(t, c.Periods[0].End.Equal(monthIn(t, b.now(), "Asia/Kathmandu").End), "those that begin")
 	require.Equal(t, 200, patch(withToken(t, `{"timezone":"Asia/Kathmandu"}`, c.Token)).status)
 	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"timezone":"Asia/Kathmandu"`)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -160,7 +161,7 @@ func goodJSON(schema *openapi3.Schema, without ...string) string {
 	case schema.Type.Is("array"):
 		return "[" + goodJSON(schema.Items.Value) + "]"
 	case schema.Type.Is("string") && schema.Format == "date-time":
-		return `"` + time.Now().UTC().Format(time.RFC3339) + `"`
+		return `"` + clock.Now().UTC().Format(time.RFC3339) + `"`
 	case schema.Type.Is("string"):
 		return `"a-good-enough-text"`
 	case schema.Type.Is("boolean"):

@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -20,7 +21,7 @@ import (
 // sk_test_CANARYkey.
 func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, stripe *httptest.Server) {
 	t.Helper()
-	fake := stripetest.New(stripetest.Options{})
+	fake := stripetest.New(stripetest.Options{Now: clock.Now})
 	seed.Account = stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"}
 	require.NoError(t, fake.Seed(seed))
 	stripe = httptest.NewServer(fake)

@@ -113,7 +113,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	require.Empty(t, c.Uncounted)
 	require.Equal(t, "CHF 0 40 4, USD 0.88 0 2", changesOf(b.unconfirmed(t, "PUT", path, `{"base_price":10,"currency":"CHF","effective_from":"`+start+`"}`)))
 	require.Len(t, b.pricing(t, "GET", path, "").Versions, 1)
-	justNow := b.now().Add(-time.Minute).Format(time.RFC3339)
+	justNow := period.Start.Add(time.Second).Format(time.RFC3339)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":9,"effective_from":"`+justNow+`"}`).status, "no period has begun since")
 
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":100.88`)

@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -242,7 +243,7 @@ func (b *bundle) deliver(t testing.TB, path, payload, signature string) answer {
 }
 
 func signature(payload string) string {
-	return stripetest.Sign([]byte(payload), stripeSecret, time.Now())
+	return stripetest.Sign([]byte(payload), stripeSecret, clock.Now())
 }
 
 func TestAnEventOfStripesIsKeptOnceAndHandled(t *testing.T) {

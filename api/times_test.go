@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/dev/clock"
 )
 
 // TestEveryTimeIsParsedByOneRule checks every parameter and field of the document that accepts a time, so that it also
@@ -131,7 +132,7 @@ func (b *bundle) requireOneRule(t *testing.T, location string, with func(instant
 		}
 		return ""
 	}
-	soon := time.Now().UTC().Add(time.Minute)
+	soon := clock.Now().UTC().Add(time.Minute)
 	for _, instant := range []string{
 		soon.Format(time.RFC3339), strings.ToLower(soon.Format(time.RFC3339)), soon.Format("2006-01-02T15:04:05.123456789Z07:00"),
 		soon.In(time.FixedZone("", 14*3600)).Format(time.RFC3339), soon.Format("2006-01-02T15:04:05") + "-00:00", "2026-11-01T00:00:00." + strings.Repeat("1", 60) + "+23:59",
@@ -154,7 +155,7 @@ func TestDigitsBeyondMicrosecondsAreTruncatedEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	second := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	second := clock.Now().UTC().Add(-time.Hour).Truncate(time.Second)
 	fine := second.Format("2006-01-02T15:04:05") + ".9999999z"
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5,"timestamp":"`+fine+`"}`)
 	total := func(start, end string) string {

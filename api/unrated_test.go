@@ -29,7 +29,8 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	month := metering.WindowOf(b.now(), metering.Month, time.UTC)
-	old := month.Start.AddDate(0, -1, 0).Format(time.RFC3339)
+	early := month.Start.AddDate(0, -2, 0) // closed even if the grace of the previous month is not over
+	old := early.Format(time.RFC3339)
 	send := func(customer string) []string {
 		event := `{"event_type":"call","customer_id":"` + customer + `","value":30,"timestamp":"` + old + `"}`
 		return b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call","customer_id":"`+customer+`"},`+event+`,`+event+`]}`).Warnings
@@ -69,7 +70,7 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	require.Equal(t, []string{"before_first_period/USD", "no_provider/USD"}, []string{items[0].Id, items[1].Id})
 	require.Equal(t, []string{"2 customers", "usage is older than its customer's first billing period", "/v1/billing/unrated", "4.3 USD"},
 		[]string{items[0].Reference, items[0].Cause, items[0].Url, items[0].Amounts[0].Amount.String() + " " + items[0].Amounts[0].Currency})
-	require.Equal(t, month.Start.AddDate(0, -1, 0), items[0].Since.UTC())
+	require.Equal(t, early, items[0].Since.UTC())
 
 	b.key = b.newKey(t, metering.ScopeReadWrite)
 	for _, path := range []string{"", "/totals"} {

@@ -75,8 +75,10 @@ type subscriber struct {
 
 func newSubscriber(t *testing.T, store *db.DB, writer *usage.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
 	began := clock.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
+	end := began.AddDate(0, 0, 20)
+	end = end.AddDate(0, 0, -max(0, end.Day()-28)) // a day that every month has, because later periods are months
 	s = &subscriber{
-		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{Now: clock.Now}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},
+		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{Now: clock.Now}), first: metering.Range{Start: began, End: end},
 		atStripe: "cus_1", used: [2]map[string]metering.Decimal{{}, {}}, decimals: [2]map[string]int32{{}, {}},
 	}
 	s.fake.Advance(-74 * 24 * time.Hour)

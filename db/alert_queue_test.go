@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/limits"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -88,7 +89,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)
-	w.now = w.now.Add(-6 * time.Hour)
+	w.created(clock.Month(w.now, -1)) // no month ends meanwhile
 	of := w.usage("10")
 	of.CustomerID = 0
 	w.alert(of)
@@ -135,14 +136,16 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)
+	w.created(clock.Month(w.now, -1)) // no month ends meanwhile
 	now := w.now
 	w.alert(metering.Alert{Type: metering.SilenceAlert, CustomerID: w.customer.ID, Minutes: 30})
 	w.now = now.Add(-2 * time.Hour)
 	w.use("1")
 	w.evaluate()
 	w.now = now
-	backlog := func(due string) {
-		w.exec(`insert into alert_due (tenant_id, customer_id, due_at) select $1, 1000000000 + n, $2::timestamptz from generate_series(1, 600) n`, w.tenant, due)
+	backlog := func(due string) { // queued now, by the clock of the test
+		w.exec(`insert into alert_due (tenant_id, customer_id, due_at, queued_at) select $1, 1000000000 + n, $2::timestamptz, $3 from generate_series(1, 600) n`,
+			w.tenant, due, w.now)
 	}
 	backlog("-infinity")
 	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(err error) { t.Error(err) })
@@ -153,6 +156,7 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	w.now = now.Add(time.Hour)
 	w.useAt("1", now)
 	require.NoError(t, w.store.Folds.Tenant(t.Context(), w.tenant))
+	w.exec(`update alert_due set queued_at = $2 where tenant_id = $1`, w.tenant, now)
 	backlog(now.Add(30 * time.Minute).Format(time.RFC3339Nano))
 	evaluator.Pass()
 	require.Contains(t, w.thresholds(), "1:2", "an event was due before the times")

@@ -114,7 +114,7 @@ func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	store, address := dbtest.Fresh(t) // a sweep covers all tenants
 	w := newWatcherOn(t, store, address)
 	w.created(w.now.AddDate(0, 0, -93))
-	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
+	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	a := w.alert(w.usage("20", "10"))
 	require.Equal(t, decimals("10", "20"), a.Thresholds, "ascending")
 	w.evaluate()
@@ -185,7 +185,7 @@ func TestAnAlertAboveItsThresholdFiresAtOnce(t *testing.T) {
 func TestASpendAlertReadsTheEstimatedCharge(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
-	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
+	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	second := dbtest.Meter(t, w.store, w.tenant, "calls", "call")
 	w.alert(metering.Alert{Name: "of a meter", Type: metering.SpendAlert, MeterID: w.meter.ID, Thresholds: decimals("5"), Currency: "USD"})
 	w.alert(metering.Alert{Name: "of all", Type: metering.SpendAlert, Thresholds: decimals("5", "7"), Currency: "USD"})
@@ -287,7 +287,7 @@ func TestASilenceBeginsAtAnEventAheadOfTheClock(t *testing.T) {
 func TestAnAlertFiresForItsScope(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
-	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
+	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
 	require.NoError(t, err)
 	other := dbtest.Customer(t, w.store, w.tenant, "other")

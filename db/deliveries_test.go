@@ -17,7 +17,6 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
-	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -154,6 +153,14 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 }
 
+// databaseTime returns the time by which budgets are spent.
+func (h *hooked) databaseTime() time.Time {
+	h.Helper()
+	now, err := h.store.ReadClock(h.Context())
+	require.NoError(h, err)
+	return now
+}
+
 func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
@@ -165,7 +172,7 @@ func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	for _, target := range []string{h.tenant.String(), "host example.com"} {
 		_, err := conn.Exec(t.Context(), `
 			insert into webhook_budgets values ($1, $2)
-			on conflict (target) do update set spent = excluded.spent`, target, clock.Now().AddDate(0, 0, 1))
+			on conflict (target) do update set spent = excluded.spent`, target, h.databaseTime().AddDate(0, 0, 1))
 		require.NoError(t, err)
 		_, err = h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, time.Minute)
 		require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err), target)
@@ -194,7 +201,7 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	}
 	h.happen("")
 	h.claim()
-	_, err = conn.Exec(t.Context(), `update webhook_budgets set spent = $1`, clock.Now().Add(4*time.Second))
+	_, err = conn.Exec(t.Context(), `update webhook_budgets set spent = $1`, h.databaseTime().Add(4*time.Second))
 	require.NoError(t, err)
 	full := spent("host example.com")
 

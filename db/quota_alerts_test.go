@@ -35,7 +35,7 @@ func (w *watcher) reserve(id, amount string) {
 func TestAQuotaAlertCountsUsageAndReservations(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
-	w.now = w.now.Truncate(time.Hour).Add(20 * time.Minute)
+	w.now = w.now.Truncate(time.Hour).Add(-40 * time.Minute)
 	quota := w.limit("10", metering.PerHour)
 	w.evaluate()
 	w.reserve("before", "1")

@@ -295,7 +295,7 @@ func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
 		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, closed: map[string]billing.Price{},
 	}
-	m.created(clock.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
+	m.created(clock.Month(clock.Now(), -48)) // months pass in this test, and events cannot lie in the future
 	m.count("0")
 	for _, account := range accounts {
 		m.accounts[account] = newFar()

@@ -90,6 +90,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			t.Parallel()
 			store, address := dbtest.Fresh(t)
 			b := newBillerAt(t, store, address)
+			b.created(clock.Month(b.now, -1)) // no month ends meanwhile
 			there := newBilledThere()
 			kept := []metering.Event{b.keep("10")}
 			there.take(t, b.accept())

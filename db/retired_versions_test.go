@@ -14,7 +14,6 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/usage"
-	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -63,7 +62,9 @@ func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 		before := usageOf(t, store, tenant, month)
 		_, err = conn.Exec(t.Context(), `update meter_versions set retired_at = retired_at - interval '2 hours' where tenant_id = $1`, tenant)
 		require.NoError(rt, err)
-		_, err = store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
+		now, err := store.ReadClock(t.Context()) // retired_at is the database's time
+		require.NoError(rt, err)
+		_, err = store.Maintenance.DropRetired(t.Context(), now, 100)
 		require.NoError(rt, err)
 		require.Equal(rt, before, usageOf(t, store, tenant, month))
 		requireRollupsEqualARecount(t, conn, tenant)
@@ -118,12 +119,14 @@ func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {
 	_, err = store.Meters.Unarchive(t.Context(), tenant, metering.Operator, "calls")
 	require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err))
 
-	_, err = store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
+	now, err := store.ReadClock(t.Context()) // retired_at is the database's time
+	require.NoError(t, err)
+	_, err = store.Maintenance.DropRetired(t.Context(), now, 100)
 	require.NoError(t, err)
 	require.Error(t, change(10), "they were retired just now")
 	_, err = conn.Exec(t.Context(), `update meter_versions set retired_at = retired_at - interval '2 hours'`)
 	require.NoError(t, err)
-	dropped, err := store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
+	dropped, err := store.Maintenance.DropRetired(t.Context(), now, 100)
 	require.NoError(t, err)
 	require.Equal(t, 11, dropped)
 	_, err = store.Meters.Unarchive(t.Context(), tenant, metering.Operator, "calls")

@@ -87,6 +87,9 @@ type exampleSystem struct {
 	end    time.Time // of the period
 }
 
+// untilEnd is the time from the start of the test to the end of the period. All usage is of the test's first second.
+const untilEnd = 10 * time.Minute
+
 func newExamples(t *testing.T) *exampleSystem {
 	t.Helper()
 	clock := proc.NewClock(t)
@@ -96,7 +99,7 @@ func newExamples(t *testing.T) *exampleSystem {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t), Clock: clock, Env: []string{"STRIPE_API_BASE=" + server.URL}})
 	tenant, key := system.Tenant(t)
-	s := &exampleSystem{t, caller{system.API(t).URL, key}, tenant, fake, clock, clock.Now().Add(10 * time.Minute).Truncate(time.Second)}
+	s := &exampleSystem{t, caller{system.API(t).URL, key}, tenant, fake, clock, clock.Now().Add(untilEnd).Truncate(time.Second)}
 	system.Worker(t)
 	seed := &stripetest.Seed{
 		Account: stripetest.Account{ID: "acct_1", Key: stripeKey},
@@ -141,7 +144,7 @@ func (s *exampleSystem) use(e example, units [2]string) {
 	for i, slug := range e.slugs {
 		var got struct{ Accepted int }
 		s.read(http.MethodPost, "/v1/events", map[string]any{
-			"event_type": slug, "customer_id": e.customer, "value": json.Number(units[i]), "timestamp": s.end.Add(-time.Second).Add(-time.Hour),
+			"event_type": slug, "customer_id": e.customer, "value": json.Number(units[i]), "timestamp": s.end.Add(-untilEnd),
 		}, &got)
 		require.Equal(s, 1, got.Accepted)
 	}

@@ -109,14 +109,18 @@ func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
 	s.work()
 	s.link("")
 	now := time.Now()
-	s.useAt("delta", "100", now.Add(-2*time.Hour))
+	start := now.Add(-time.Hour).Truncate(time.Second)
+	if month := metering.WindowOf(now, metering.Month, time.UTC).Start; start.Before(month) {
+		start = month // the period that is running without a subscription
+	}
+	s.useAt("delta", "100", start.Add(-time.Second))
 	s.useAt("delta", "5", now)
 	require.Empty(t, s.synced().Lines)
 	require.NoError(t, s.fake.Seed(&stripetest.Seed{
 		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
 		Customers: []stripetest.Customer{{ID: "cus_new"}},
 		Subscriptions: []stripetest.Subscription{{
-			ID: "sub_new", Customer: "cus_new", Start: now.Add(-time.Hour).Unix(), End: now.AddDate(0, 0, 30).Unix(),
+			ID: "sub_new", Customer: "cus_new", Start: start.Unix(), End: now.AddDate(0, 0, 30).Unix(),
 			Items: []stripetest.Item{{ID: "si_new", Price: "price_delta"}},
 		}},
 	}))
@@ -124,7 +128,7 @@ func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
 	sync := s.counted(s.request())
 	require.Equal(t, []string{"delta meter_delta 5/5 counted"}, linesOf(sync))
 	require.Equal(t, "5", s.fake.Quantity("si_new").String())
-	require.True(t, sync.Lines[0].Period.Start.Equal(now.Add(-time.Hour).Truncate(time.Second)))
+	require.True(t, sync.Lines[0].Period.Start.Equal(start))
 }
 
 func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {

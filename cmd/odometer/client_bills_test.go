@@ -115,7 +115,8 @@ func requireModelStatement(t *testing.T, api *client.ClientWithResponses, custom
 	t.Helper()
 	periods, err := api.ListBillingPeriodsWithResponse(t.Context(), &client.ListBillingPeriodsParams{Customer: customer})
 	require.NoError(t, expect.Status("list periods", periods, err, http.StatusOK))
-	require.Len(t, periods.JSON200.Data, 1)
+	require.NotEmpty(t, periods.JSON200.Data)
+	require.LessOrEqual(t, len(periods.JSON200.Data), 2) // two if the customer was billed by calendar months first
 	statement, err := api.GetStatementWithResponse(t.Context(), *periods.JSON200.Data[0].Id, nil)
 	require.NoError(t, expect.Status("get statement", statement, err, http.StatusOK))
 	lines := make(map[string]string)

@@ -105,7 +105,7 @@ func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), `
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
-		select e.tenant_id, e.customer_id, e.ts - n * interval '1 millisecond', gen_random_uuid(), e.event_type, n,
+		select e.tenant_id, e.customer_id, e.ts - n * interval '1 microsecond', gen_random_uuid(), e.event_type, n,
 		  jsonb_build_object('large', repeat('x', 15000) || n, 'small', repeat('x', 1000) || n), e.ingested_at, e.epoch
 		from events e, generate_series(1, 10000) n
 		where 'ten_' || e.tenant_id = $1`, tenant)

@@ -2,32 +2,27 @@ package main_test
 
 import (
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
 )
-
-func redisURL(t testing.TB) string {
-	t.Helper()
-	url := os.Getenv("TEST_REDIS_URL")
-	if url == "" {
-		t.Fatal("TEST_REDIS_URL is not set: run make test, or dev/up test go test ./...")
-	}
-	return url
-}
 
 // TestTwoReplicasLetExactlyTheLimitThrough checks that two replicas together accept exactly the limit, although
 // one of the replicas is killed and restarted.
 func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t) + "?read_timeout=1m"}}) // so that reads do not time out on a busy machine
+	redis := proc.RedisURL(t, 2) + "?read_timeout=1m" // so that reads do not time out on a busy machine
+	client, err := api.OpenRedis(redis)
+	require.NoError(t, err)
+	defer client.Close()
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redis}})
 	_, key := system.LimitedTenant(t, 1000)
 	replicas := []*proc.Process{system.API(t), system.API(t)}
 	var accepted, limited atomic.Int64
@@ -49,7 +44,9 @@ func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 		}
 		clients.Wait()
 	}
-	send(400)
+	send(8)
+	proc.HoldWindows(t, client)
+	send(392)
 	replicas[1].Restart(t)
 	send(800)
 	require.Equal(t, int64(1000), accepted.Load())

@@ -60,6 +60,7 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 	second.evaluate()
 	failures := 0
 	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(error) { failures++ })
+	evaluator.Timeout = dbtest.Deadline
 	all := func() {
 		for evaluator.Pass() {
 		}
@@ -95,6 +96,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 	w.alert(of)
 	failures := 0
 	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(error) { failures++ })
+	evaluator.Timeout = dbtest.Deadline
 	all := func() {
 		for evaluator.Pass() {
 		}
@@ -149,6 +151,7 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	}
 	backlog("-infinity")
 	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(err error) { t.Error(err) })
+	evaluator.Timeout = dbtest.Deadline
 	evaluator.Pass()
 	require.Equal(t, []string{"30:120"}, w.thresholds(), "a silence was due before the events")
 	w.alert(w.usage("1"))

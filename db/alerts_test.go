@@ -463,6 +463,7 @@ func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {
 		require.NoError(t, store.Folds.Tenant(t.Context(), w.tenant))
 	}
 	evaluator := store.NewEvaluator(clock.Now, func(err error) { t.Error(err) })
+	evaluator.Timeout = dbtest.Deadline
 	evaluator.Start()
 	defer evaluator.Close()
 	for _, w := range watchers {

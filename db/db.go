@@ -116,5 +116,9 @@ func (d *DB) Health(ctx context.Context) (h pg.Health, err error) { return d.poo
 // ReadClock returns the database's time.
 func (d *DB) ReadClock(ctx context.Context) (now time.Time, err error) { return d.pool.ReadClock(ctx) }
 
+// SetTurnTimeout sets the maximum time that a statement waits for a connection of its tenant's share. Call it before
+// the first statement.
+func (d *DB) SetTurnTimeout(timeout time.Duration) { d.pool.TurnTimeout = timeout }
+
 // Close waits until the connections in use are released, and closes the pool.
 func (d *DB) Close() { d.pool.Close() }

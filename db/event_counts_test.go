@@ -17,7 +17,8 @@ import (
 // have ended.
 func TestWhatProcessesCountAddsUp(t *testing.T) {
 	t.Parallel()
-	store := dbtest.Open(t)
+	store, _ := dbtest.Fresh(t)
+	store.FlushOnRequest(dbtest.Deadline)
 	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	hour := november
 	day := metering.Range{Start: hour, End: hour.Add(24 * time.Hour)}
@@ -56,6 +57,7 @@ func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	failures := 0
+	store.FlushOnRequest(dbtest.Deadline)
 	counter := store.NewEventCounter(func(error) { failures++ })
 	counter.Count(tenant, november, usage.EventAccepted, 5)
 	_, err = conn.Exec(t.Context(), `alter table event_counts rename to elsewhere`)
@@ -75,6 +77,7 @@ func TestOldCountsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
+	store.FlushOnRequest(dbtest.Deadline)
 	counter := store.NewEventCounter(func(err error) { t.Error(err) })
 	for hours := range 5 {
 		counter.Count(tenant, november.Add(time.Duration(hours)*time.Hour), usage.EventAccepted, 1)

@@ -61,13 +61,17 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 	}
 }
 
-var unhurried = usage.Search{Now: func() time.Time { return november }, Budget: time.Minute}
+var unhurried = usage.Search{Now: func() time.Time { return november }, Budget: dbtest.Deadline}
+
+// windowTime is the time between two readings of the clock of hurried. The budget is also the time limit of each
+// statement, by the real clock.
+const windowTime = dbtest.Deadline
 
 // hurried returns a search with a time budget that ends a page after the given number of windows.
 func hurried(windows int) usage.Search {
 	now := november
-	clock := func() time.Time { now = now.Add(time.Second); return now }
-	return usage.Search{Now: clock, Budget: time.Duration(windows) * time.Second}
+	clock := func() time.Time { now = now.Add(windowTime); return now }
+	return usage.Search{Now: clock, Budget: time.Duration(windows) * windowTime}
 }
 
 // listed returns the values on all pages of a list, sorted.
@@ -105,12 +109,12 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	page, err := store.Events.List(t.Context(), tenant, f, nil, 10, hurried(1))
 	require.NoError(t, err)
 	require.Empty(t, page.Events)
-	require.True(t, november.Add(time.Second).Add(-time.Minute).Equal(page.SearchedUntil), "all that is ahead of now, and a minute: %s", page.SearchedUntil)
+	require.True(t, november.Add(windowTime-time.Minute).Equal(page.SearchedUntil), "all that is ahead of now, and a minute: %s", page.SearchedUntil)
 	require.Equal(t, page.SearchedUntil, page.Next.At)
 
 	page, err = store.Events.List(t.Context(), tenant, f, page.Next, 10, hurried(3))
 	require.NoError(t, err)
-	require.True(t, page.SearchedUntil.Equal(november.Add(time.Second-8*time.Minute)), "1, 2 and 4 minutes further back: %s", page.SearchedUntil)
+	require.True(t, page.SearchedUntil.Equal(november.Add(windowTime-8*time.Minute)), "1, 2 and 4 minutes further back: %s", page.SearchedUntil)
 
 	page, err = store.Events.List(t.Context(), tenant, f, page.Next, 10, unhurried)
 	require.NoError(t, err)
@@ -119,8 +123,8 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	require.Equal(t, f.Start, page.SearchedUntil)
 }
 
-// TestAWindowThatHoldsTooMuchIsNarrowed makes a transaction hang when it reads a second event. The search must narrow
-// its windows and still return events.
+// TestAWindowThatHoldsTooMuchIsNarrowed cancels a transaction when it reads a second event, as the time limit of the
+// search does. The search must narrow its windows and still return events.
 func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
@@ -135,21 +139,25 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	_, err = conn.Exec(t.Context(), `
-		alter table events rename to quick_events;
-		create function takes_long() returns boolean language plpgsql cost 100000 as $$
+	// The budget differs from the statement timeout in the store's address.
+	still := usage.Search{Now: func() time.Time { return november }, Budget: dbtest.Deadline / 2}
+	_, err = conn.Exec(t.Context(), fmt.Sprintf(`
+		alter table events rename to all_events;
+		create function reads_one_event() returns boolean language plpgsql cost 100000 as $$
 		begin
 		  if current_setting('test.has_read', true) = 'yes' then
-		    perform pg_sleep(3600);
+		    if current_setting('statement_timeout')::interval <> interval '%d ms' then
+		      raise exception 'the statement does not have the time limit of the search';
+		    end if;
+		    raise query_canceled;
 		  end if;
 		  perform set_config('test.has_read', 'yes', true);
 		  return true;
 		end $$;
-		create view events as select * from quick_events where takes_long();
-		grant select on events to public`)
+		create view events as select * from all_events where reads_one_event();
+		grant select on events to public`, still.Budget.Milliseconds()))
 	require.NoError(t, err)
 	f := usage.EventFilter{Range: metering.Range{Start: november.Add(-5 * time.Minute), End: november}}
-	still := usage.Search{Now: func() time.Time { return november }, Budget: 2 * time.Second}
 	first, err := store.Events.List(t.Context(), tenant, f, nil, 10, still)
 	require.NoError(t, err)
 	require.Len(t, first.Events, 3)

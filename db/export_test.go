@@ -19,6 +19,12 @@ func (d *DB) HoldLocksFor(elapsed time.Duration) {
 	d.pool.Stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
 
+// FlushOnRequest makes the counters and samplers that are created later write only in Flush and Close. timeout limits
+// the write in Close.
+func (d *DB) FlushOnRequest(timeout time.Duration) {
+	d.pool.FlushEvery, d.pool.FlushTimeout = 1000*time.Hour, timeout
+}
+
 // Publish publishes a message.
 func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, data outbox.MessageData, now time.Time) error {
 	return pg.InTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })

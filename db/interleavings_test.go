@@ -135,7 +135,7 @@ func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T)
 		store, err := dbtest.Connect(t.Context(), address+"&pool_max_conns=8")
 		require.NoError(t, err)
 		stores[i], writers[i] = store, store.NewWriter(usage.WriterOptions{GroupEvents: 60, Deadline: dbtest.Deadline})
-		folder := store.NewFolder(func(err error) { t.Error(err) })
+		folder := store.NewFolder(failUnlessLate(t))
 		t.Cleanup(func() {
 			folder.Close()
 			writers[i].Close()

@@ -236,7 +236,9 @@ func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	l.quota("100", metering.HardQuota, metering.PerMonth)
 	var replicas []*limits.Reserver
 	for range 3 {
-		replicas = append(replicas, l.store.NewReserver(func() time.Time { return november }))
+		replica := l.store.NewReserver(func() time.Time { return november })
+		replica.Timeout = dbtest.Deadline
+		replicas = append(replicas, replica)
 	}
 	var requests sync.WaitGroup
 	var mu sync.Mutex

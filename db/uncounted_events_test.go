@@ -101,7 +101,8 @@ func (s *sampling) stored(conn *pgx.Conn) (rows int) {
 
 func TestUncountedEventsAreListedByMeterTheLatestReceivedFirst(t *testing.T) {
 	t.Parallel()
-	store := dbtest.Open(t)
+	store, _ := dbtest.Fresh(t)
+	store.FlushOnRequest(dbtest.Deadline)
 	ours, theirs := newSampling(t, store, dbtest.Tenant(t, store).ID), newSampling(t, store, dbtest.Tenant(t, store).ID)
 	tokens, cost := propertyMeter(t, store, ours.tenant, "tokens"), propertyMeter(t, store, ours.tenant, "cost")
 	propertyMeter(t, store, theirs.tenant, "tokens")
@@ -224,6 +225,7 @@ func TestUncountedEventsOfALockedTenantAreStoredLater(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
+	store.FlushOnRequest(dbtest.Deadline)
 	s := newSampling(t, store, dbtest.Tenant(t, store).ID)
 	propertyMeter(t, store, s.tenant, "tokens")
 	s.send("acme", `{}`, november)

@@ -228,7 +228,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			impatient, err := dbtest.Connect(t.Context(), dbtest.With(t, dbtest.As(t, address, dbtest.Roles.API), "lock_timeout", "250"))
 			require.NoError(t, err)
 			t.Cleanup(impatient.Close)
-			w := newWriter(t, impatient, usage.WriterOptions{})
+			w := newWriter(t, impatient, dbtest.WriterOptions)
 			ingestWith := func(at time.Time) error {
 				_, err := w.Ingest(t.Context(), tenant, []metering.Event{dbtest.Event(t, "call", "acme", at, "1", "k", "")})
 				return err

@@ -65,9 +65,14 @@ func connect(t testing.TB, address string) *db.DB {
 // AuditSecret is the secret from which the keys of tests' audit logs are derived.
 var AuditSecret = []byte("the audit logs of tests are signed")
 
-// Connect opens a database as the service does.
+// Connect opens a database as the service does. A statement waits for its tenant's turn for as long as a test waits.
 func Connect(ctx context.Context, address string) (*db.DB, error) {
-	return db.Open(ctx, address, AuditSecret, ReadPrice)
+	store, err := db.Open(ctx, address, AuditSecret, ReadPrice)
+	if err != nil {
+		return nil, err
+	}
+	store.SetTurnTimeout(Deadline)
+	return store, nil
 }
 
 // Roles are the roles of the API and the worker on each server that tests use.
@@ -111,18 +116,13 @@ func makeRoles(t testing.TB, conn *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-// As returns the address of the same database for another role. The timeouts in the address are so long that only a
-// hanging test reaches them.
+// As returns the address of the same database for another role.
 func As(t testing.TB, address, role string) string {
 	t.Helper()
 	parsed, err := url.Parse(address)
 	require.NoError(t, err)
 	parsed.User = url.User(role)
-	address = parsed.String()
-	for _, bound := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
-		address = With(t, address, bound, fmt.Sprint(Deadline.Milliseconds()))
-	}
-	return address
+	return parsed.String()
 }
 
 // With returns the address with a parameter set to another value.
@@ -153,7 +153,8 @@ func ServerURL(t testing.TB) string {
 }
 
 // create creates a database and returns its URL. The database is empty, or a copy of source, which must have no
-// connections. create does not drop the database; the server ends with the test run.
+// connections. create does not drop the database; the server ends with the test run. The timeouts in the URL are so
+// long that only a hanging test reaches them.
 func create(t testing.TB, server string, source ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
@@ -169,10 +170,14 @@ func create(t testing.TB, server string, source ...string) string {
 	if len(source) > 0 {
 		copySettings(t, conn, source[0], name)
 	}
-	address, err := url.Parse(server)
+	parsed, err := url.Parse(server)
 	require.NoError(t, err)
-	address.Path = "/" + name
-	return address.String()
+	parsed.Path = "/" + name
+	address := parsed.String()
+	for _, bound := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		address = With(t, address, bound, fmt.Sprint(Deadline.Milliseconds()))
+	}
+	return address
 }
 
 // connectTo opens a connection that outlives the test's context.

@@ -13,6 +13,8 @@ import (
 // Evaluator evaluates the alerts and quotas of due customers. After Start, it polls for due customers every
 // second.
 type Evaluator struct {
+	Timeout time.Duration // time limit of listing tenants, and of one batch
+
 	evaluations Evaluations
 	now         func() time.Time
 	failed      func(error)
@@ -21,14 +23,13 @@ type Evaluator struct {
 }
 
 const (
-	evaluateEvery = time.Second
-	listWithin    = 10 * time.Second // timeout of listing tenants
-	batchWithin   = 10 * time.Second // timeout of one batch
+	evaluateEvery   = time.Second
+	evaluateTimeout = 10 * time.Second // default of Evaluator.Timeout
 )
 
 // NewEvaluator returns an Evaluator that calls failed with each error.
 func (s Stores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
-	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
+	return &Evaluator{Timeout: evaluateTimeout, evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
 
 // Start evaluates due customers in the background until Close.
@@ -45,7 +46,7 @@ func (e *Evaluator) Close() { e.repeater.Close() }
 // Pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
 // whether further customers may be due.
 func (e *Evaluator) Pass() (more bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), listWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
 	tenants, err := e.evaluations.dueTenants(ctx, e.now())
 	if err != nil {
@@ -63,7 +64,7 @@ func (e *Evaluator) Pass() (more bool) {
 // due. Its connection does not count toward the tenant's share of connections, so the tenant's requests do not
 // wait for it.
 func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
 	elapsed := e.evaluations.pool.Stopwatch()
 	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
@@ -77,7 +78,7 @@ func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 // repeatFailed repeats one failed evaluation of a tenant, with a timeout of its own. It reports whether further
 // failed evaluations may be due.
 func (e *Evaluator) repeatFailed(tenant metering.TenantID) (more bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
 	customers, err := e.evaluations.evaluateFailed(ctx, tenant, e.now())
 	if err != nil {
@@ -93,7 +94,7 @@ func (e *Evaluator) retry(tenant metering.TenantID, customers []int64, err error
 	if len(customers) != 1 {
 		return len(customers) > 0
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
 	if err := e.evaluations.postpone(ctx, tenant, customers[0], e.now()); err != nil {
 		e.failed(err)

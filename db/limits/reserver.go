@@ -13,6 +13,8 @@ import (
 // requests for that customer wait, and then share the next transaction. These requests thus wait for the
 // customer's lock together and hold only one connection.
 type Reserver struct {
+	Timeout time.Duration // time limit of a transaction
+
 	quotas Quotas
 	now    func() time.Time
 
@@ -28,13 +30,13 @@ type waitingReserve struct {
 
 // NewReserver returns a Reserver.
 func (s Stores) NewReserver(now func() time.Time) *Reserver {
-	return &Reserver{quotas: s.Quotas, now: now, waiting: make(map[usage.CustomerName][]*waitingReserve)}
+	return &Reserver{Timeout: reserveTimeout, quotas: s.Quotas, now: now, waiting: make(map[usage.CustomerName][]*waitingReserve)}
 }
 
 // Bounds of a transaction that reserves usage.
 const (
 	reservedAtOnce = 100              // maximum of requests
-	reservesWithin = 10 * time.Second // timeout
+	reserveTimeout = 10 * time.Second // default of Reserver.Timeout
 )
 
 // Reserve answers as Quotas.Reserve does. If ctx ends first, the usage may still be reserved.
@@ -82,7 +84,7 @@ func (r *Reserver) next(name usage.CustomerName) []*waitingReserve {
 }
 
 func (r *Reserver) answer(ctx context.Context, name usage.CustomerName, some []*waitingReserve) {
-	ctx, cancel := context.WithTimeout(ctx, reservesWithin)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	requests := make([]ReserveRequest, len(some))
 	for i, w := range some {

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
+// Defaults of Pool.FlushEvery and Pool.FlushTimeout.
 const (
-	flushEvery  = 5 * time.Second
-	flushWithin = 10 * time.Second
+	flushEvery   = 5 * time.Second
+	flushTimeout = 10 * time.Second
 )
 
-// StartFlusher calls write every flushEvery, and once more when it is closed. write stores data that the
-// process holds in memory. failed receives the error of each write that fails.
-func StartFlusher(write func(context.Context) error, failed func(error)) *Repeater {
-	return StartRepeater(flushEvery, func(*Repeater) {
-		ctx, cancel := context.WithTimeout(context.Background(), flushWithin)
+// StartFlusher starts a flusher. It calls write every FlushEvery, and once more when it is closed. write stores data
+// that the process holds in memory. failed receives the error of each write that fails.
+func (p *Pool) StartFlusher(write func(context.Context) error, failed func(error)) *Repeater {
+	return StartRepeater(p.FlushEvery, func(*Repeater) {
+		ctx, cancel := context.WithTimeout(context.Background(), p.FlushTimeout)
 		defer cancel()
 		if err := write(ctx); err != nil {
 			failed(err)

@@ -93,7 +93,10 @@ func Open(ctx context.Context, url string, key audit.Key, tunings ...Tuning) (*P
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return &Pool{Pool: opened, shares: fair.NewShares[metering.TenantID](int64(shared(config))), audit: key, Stopwatch: stopwatch}, nil
+	return &Pool{
+		Pool: opened, shares: fair.NewShares[metering.TenantID](int64(shared(config))), audit: key,
+		Stopwatch: stopwatch, TurnTimeout: turnTimeout, FlushEvery: flushEvery, FlushTimeout: flushTimeout,
+	}, nil
 }
 
 // unmarshal copies raw JSON unchanged, because PostgreSQL has validated it, and decodes all other JSON.

@@ -26,7 +26,10 @@ type Pool struct {
 	shares *fair.Shares[metering.TenantID]
 	audit  audit.Key
 
-	Stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
+	Stopwatch    func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
+	TurnTimeout  time.Duration                         // maximum time that a statement waits for a connection of its tenant's share
+	FlushEvery   time.Duration                         // interval of the writes of each flusher
+	FlushTimeout time.Duration                         // time limit of each write of a flusher
 }
 
 // AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.

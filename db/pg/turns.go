@@ -10,17 +10,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// turnTimeout is the maximum time that a statement waits for a connection of its tenant's share.
+// turnTimeout is the default of Pool.TurnTimeout.
 const turnTimeout = 10 * time.Second
 
 // turn waits until the tenant of ctx may use one more connection. end gives the connection back to the tenant's
-// share. turn returns CodeOverloaded after turnTimeout.
+// share. turn returns CodeOverloaded after TurnTimeout.
 func (p *Pool) turn(ctx context.Context) (end func(), err error) {
 	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
 	if !known {
 		return func() {}, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
+	waiting, cancel := context.WithTimeout(ctx, p.TurnTimeout)
 	defer cancel()
 	if err := p.shares.Wait(waiting, tenant); err != nil {
 		return nil, metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant wait for the database; try again").Because(err)

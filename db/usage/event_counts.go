@@ -89,6 +89,8 @@ type EventCounter struct {
 	counts  EventCounts
 	flusher *pg.Repeater
 
+	writing sync.Mutex // serializes Flush
+
 	mu      sync.Mutex
 	counted map[countedOutcome]int64
 }
@@ -103,7 +105,7 @@ type countedOutcome struct {
 // the counts with the next write.
 func (s Stores) NewEventCounter(failed func(error)) *EventCounter {
 	c := &EventCounter{counts: s.EventCounts, counted: make(map[countedOutcome]int64)}
-	c.flusher = pg.StartFlusher(c.Flush, failed)
+	c.flusher = s.pool.StartFlusher(c.Flush, failed)
 	return c
 }
 
@@ -117,8 +119,11 @@ func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome s
 	c.counted[countedOutcome{tenant, hour, outcome}] += int64(events)
 }
 
-// Flush stores the counts that no write has stored yet.
+// Flush stores the counts that no write has stored yet. It waits for a write in progress, so all earlier counts are
+// stored when it returns nil.
 func (c *EventCounter) Flush(ctx context.Context) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
 	counted := c.counted
 	c.counted = make(map[countedOutcome]int64)

@@ -200,7 +200,7 @@ func (s Stores) NewUncountedSampler(failed func(error)) *UncountedSampler {
 		events: s.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
 		held: make(map[metering.TenantID]int),
 	}
-	sampler.flusher = pg.StartFlusher(sampler.Flush, failed)
+	sampler.flusher = s.pool.StartFlusher(sampler.Flush, failed)
 	return sampler
 }
 

@@ -102,7 +102,7 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
-	hooks := httptest.NewServer(receiver.New(webhookSecret))
+	hooks := httptest.NewServer(receiver.NewIgnoringTime(webhookSecret))
 	t.Cleanup(hooks.Close)
 
 	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // with a newly created secret, which the receiver does not have
@@ -132,7 +132,7 @@ func TestAReceiverThatVerifiesIsGivenItsSecretFirst(t *testing.T) {
 	var first struct{ Secret string }
 	require.NoError(t, json.Unmarshal([]byte(made.body), &first))
 	require.NotEqual(t, made.body, b.send(t, "POST", "/v1/billing/providers/webhook/secret", "").body)
-	hooks := httptest.NewServer(receiver.New(first.Secret))
+	hooks := httptest.NewServer(receiver.NewIgnoringTime(first.Secret))
 	t.Cleanup(hooks.Close)
 
 	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hooks.URL, first.Secret))
@@ -160,7 +160,8 @@ func TestASecretMadeHereIsShownOnce(t *testing.T) {
 func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	one, another := httptest.NewServer(receiver.New(webhookSecret)), httptest.NewServer(receiver.New(webhookSecret))
+	one := httptest.NewServer(receiver.NewIgnoringTime(webhookSecret))
+	another := httptest.NewServer(receiver.NewIgnoringTime(webhookSecret))
 	t.Cleanup(one.Close)
 	t.Cleanup(another.Close)
 	first := b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, one.URL, webhookSecret))
@@ -180,7 +181,7 @@ func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
 // provided saves a billing provider of the tenant and creates the customer acme.
 func (b *bundle) provided(t testing.TB) {
 	t.Helper()
-	hooks := httptest.NewServer(receiver.New(webhookSecret))
+	hooks := httptest.NewServer(receiver.NewIgnoringTime(webhookSecret))
 	t.Cleanup(hooks.Close)
 	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hooks.URL, webhookSecret))
 	require.Equal(t, 200, saved.status, saved.body)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db/dbtest"
-	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,10 +36,10 @@ func (b *bundle) stall(t testing.TB, body, path string, headers ...string) net.C
 const toBatch = "POST /v1/events/batch"
 
 // forged returns the headers of a forged signature with the tenant's id.
-func forged(tenant metering.TenantID) []string {
+func (b *bundle) forged() []string {
 	return []string{
-		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(clock.Now().Unix(), 10),
-		"X-Request-Id: x", "X-Tenant-Id: " + tenant.String(),
+		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(b.now().Unix(), 10),
+		"X-Request-Id: x", "X-Tenant-Id: " + b.tenant.ID.String(),
 	}
 }
 
@@ -55,11 +54,11 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 	ours := setup(t).strict(t, 1_000_000)
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
 	s, large := ours.newSigner(t, metering.ScopeIngestOnly), strings.Repeat(" ", 4<<20)
-	elsewhere := append(forged(ours.tenant.ID), from("198.51.100.7"))
+	elsewhere := append(ours.forged(), from("198.51.100.7"))
 	attacks := map[string]func(t *testing.T){
 		"bogus signatures": func(t *testing.T) {
 			for range 2 {
-				ours.stall(t, "", toBatch, append(forged(ours.tenant.ID), "Content-Length: 8388608")...)
+				ours.stall(t, "", toBatch, append(ours.forged(), "Content-Length: 8388608")...)
 			}
 		},
 		"bogus signatures that have come but for a byte": func(t *testing.T) {
@@ -92,7 +91,7 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		attacks[fmt.Sprintf("signed bodies that dribble from %d addresses", addresses)] = func(t *testing.T) {
 			body := large[:min(4<<20, 16<<20/addresses)]
 			for n := range addresses {
-				ours.stall(t, body, toBatch, append(forged(ours.tenant.ID), stranger(n), "Content-Length: 8000000")...)
+				ours.stall(t, body, toBatch, append(ours.forged(), stranger(n), "Content-Length: 8000000")...)
 			}
 		}
 		attacks[fmt.Sprintf("sign-ins and provider events that dribble from %d addresses", addresses)] = func(t *testing.T) {
@@ -108,7 +107,7 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		for n := range 14 {
 			cookie := fmt.Sprintf("Cookie: a=%d", n)
 			require.Equal(t, 200, ours.send(t, "POST", "/v1/events", hello, append(s.sign(hello), cookie, stranger(n))...).status)
-			ours.stall(t, large[:3<<20], toBatch, append(forged(ours.tenant.ID), cookie, stranger(n), "Content-Length: 8000000")...)
+			ours.stall(t, large[:3<<20], toBatch, append(ours.forged(), cookie, stranger(n), "Content-Length: 8000000")...)
 		}
 	}
 	attacks["all at once"] = func(t *testing.T) {
@@ -154,7 +153,7 @@ func TestABodyThatIsTooSlowEnds(t *testing.T) {
 	b := setup(t).replicaWithin(t, 200*time.Millisecond)
 	heads := [][]string{
 		{toBatch, "Authorization: Bearer " + b.key, "Content-Length: 100"},
-		append([]string{toBatch, "Content-Length: 100"}, forged(b.tenant.ID)...),
+		append([]string{toBatch, "Content-Length: 100"}, b.forged()...),
 		{"POST /v1/customers", "Authorization: Bearer " + b.key, "Content-Length: 100"},
 		{"POST /v1/auth/login", "Content-Length: 100"},
 		{"GET /v1/customers", "Content-Length: 100"},
@@ -206,7 +205,7 @@ func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
 		"a customer":           {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, false, 413},
 		"a customer in chunks": {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, true, 413},
 		"no credential":        {[]string{toBatch, "Authorization: Bearer x"}, false, 401},
-		"a signature":          {append([]string{toBatch}, forged(b.tenant.ID)...), false, 413},
+		"a signature":          {append([]string{toBatch}, b.forged()...), false, 413},
 		"no such path":         {[]string{"POST /nowhere", bearer}, false, 404},
 		"another encoding":     {[]string{toBatch, bearer, "Content-Encoding: gzip"}, false, 415},
 	} {

@@ -12,10 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const (
-	eventsWindow  = 24 * time.Hour
-	defaultSearch = 2 * time.Second
-)
+const eventsWindow = 24 * time.Hour
 
 type listEventsInput struct {
 	Paging

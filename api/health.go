@@ -97,10 +97,7 @@ func (s *server) checkBodies(context.Context) (string, error) {
 }
 
 // GET /readyz needs no credential, so the checks run at most once a second.
-const (
-	checkEvery   = time.Second
-	checkTimeout = 3 * time.Second
-)
+const checkEvery = time.Second
 
 // lastChecks is the cached result of the checks.
 type lastChecks struct {

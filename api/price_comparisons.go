@@ -66,9 +66,6 @@ func priceID(p billing.ProviderPrice) string {
 	return p.ID()
 }
 
-// compareTimeout bounds the duration of a comparison, because the request that links a customer waits for it.
-const compareTimeout = 3 * time.Second
-
 // linking is the result of the price comparison before a customer is linked.
 type linking struct {
 	shown      *priceComparison // nil: there is nothing to compare

@@ -15,7 +15,6 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
-	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -164,7 +163,7 @@ func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
 	}
 	require.NotContains(t, got, "mapping", "the mapping is saved with the rest")
 	payload := delivery("evt_1", subscriptionUpdated, "")
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
+	b.deliver(t, b.eventsPath(), payload, b.signature(payload)).problem(t, 400, "malformed")
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", b.now())).status)
 }
 
@@ -175,7 +174,7 @@ func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
 	require.Equal(t, []string{"Ykey", "cret"}, []string{first.SecretLastFour, *first.WebhookSecretLastFour})
 	require.Equal(t, map[string]string{"calls": "price_2"}, *first.Mapping)
 	payload := delivery("evt_1", subscriptionUpdated, "")
-	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, signature(payload)).status)
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, b.signature(payload)).status)
 
 	next := b.provider(t, `{"type":"stripe","secret_key":"sk_live_CANARYnext"}`)
 	require.Equal(t, first.Id, next.Id)
@@ -242,19 +241,19 @@ func (b *bundle) deliver(t testing.TB, path, payload, signature string) answer {
 	return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature)
 }
 
-func signature(payload string) string {
-	return stripetest.Sign([]byte(payload), stripeSecret, clock.Now())
+func (b *bundle) signature(payload string) string {
+	return stripetest.Sign([]byte(payload), stripeSecret, b.now())
 }
 
 func TestAnEventOfStripesIsKeptOnceAndHandled(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	updated := delivery("evt_1", subscriptionUpdated, "")
-	first := b.deliver(t, b.eventsPath(), updated, signature(updated))
+	first := b.deliver(t, b.eventsPath(), updated, b.signature(updated))
 	require.Equal(t, 200, first.status, first.body)
 	started := <-b.temporal.started
 	require.Contains(t, started, fmt.Sprintf("provider-event/%d/", b.tenant.ID))
-	again := b.deliver(t, b.eventsPath(), updated, signature(updated))
+	again := b.deliver(t, b.eventsPath(), updated, b.signature(updated))
 	require.Equal(t, 200, again.status, again.body)
 	require.Equal(t, started, <-b.temporal.started, "the same run, as nobody has said that it is done")
 }
@@ -268,12 +267,12 @@ func TestAnEventThatIsNothingToUsIsHarmless(t *testing.T) {
 		"test mode":           strings.Replace(delivery("evt_3", subscriptionUpdated, ""), `"livemode":true`, `"livemode":false`, 1),
 		"no mode":             strings.Replace(delivery("evt_4", subscriptionUpdated, ""), `,"livemode":true`, ``, 1),
 	} {
-		got := b.deliver(t, b.eventsPath(), payload, signature(payload))
+		got := b.deliver(t, b.eventsPath(), payload, b.signature(payload))
 		require.Equal(t, 200, got.status, "%s: %s", name, got.body)
 		require.Empty(t, b.temporal.started, name)
 	}
 	own := delivery("evt_5", subscriptionUpdated, `,"account":"acct_1"`)
-	require.Equal(t, 200, b.deliver(t, b.eventsPath(), own, signature(own)).status)
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), own, b.signature(own)).status)
 	require.Contains(t, <-b.temporal.started, "provider-event/")
 }
 
@@ -283,7 +282,7 @@ func TestAnEventWhoseIDsCannotBeStoredIsNoneOfStripes(t *testing.T) {
 	good := delivery("evt_1", subscriptionUpdated, "")
 	for _, id := range []string{"evt_1", "sub_1", "cus_1"} {
 		payload := strings.Replace(good, id, id+`\u0000`, 1)
-		b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
+		b.deliver(t, b.eventsPath(), payload, b.signature(payload)).problem(t, 400, "malformed")
 	}
 }
 
@@ -294,7 +293,7 @@ func TestAnEventIsReadInEveryVersionOfTheAPI(t *testing.T) {
 		``, `,"api_version":null`, `,"api_version":"2020-08-27"`, `,"api_version":"2025-03-31.basil","context":null,"request":{"id":null}`, `,"api_version":"2031-01-01.unknown"`,
 	} {
 		payload := delivery(fmt.Sprintf("evt_%d", n), subscriptionUpdated, more)
-		got := b.deliver(t, b.eventsPath(), payload, signature(payload))
+		got := b.deliver(t, b.eventsPath(), payload, b.signature(payload))
 		require.Equal(t, 200, got.status, got.body)
 		require.Contains(t, <-b.temporal.started, "provider-event/")
 	}
@@ -304,13 +303,13 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	odd := "\n { \"type\" : \"customer.created\",\r\n\t\"id\":\"evt_\\u0031\", \"note\":\"<&\u2028>\" }\n"
-	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, signature(odd)).status)
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, b.signature(odd)).status)
 	now := b.now()
 	rolled := stripetest.Sign([]byte(odd), "whsec_the-former-one", now) + "," + strings.Split(stripetest.Sign([]byte(odd), stripeSecret, now), ",")[1]
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, rolled).status, "signed with two secrets while one replaces the other")
 
 	for name, header := range map[string]string{
-		"tidied up":      signature(strings.TrimSpace(odd)),
+		"tidied up":      b.signature(strings.TrimSpace(odd)),
 		"another secret": stripetest.Sign([]byte(odd), "whsec_another-secret", b.now()),
 		"too long ago":   stripetest.Sign([]byte(odd), stripeSecret, b.now().Add(-301*time.Second)),
 		"too far ahead":  stripetest.Sign([]byte(odd), stripeSecret, b.now().Add(302*time.Second)),
@@ -322,9 +321,9 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 		require.Contains(t, got.body, "is not a signature of this body with the webhook secret that the tenant has saved", name)
 	}
 	b.send(t, "POST", b.eventsPath(), odd, "Authorization: ").problem(t, 400, "malformed")
-	b.deliver(t, b.eventsPath(), `{"id":1}`, signature(`{"id":1}`)).problem(t, 400, "malformed")
+	b.deliver(t, b.eventsPath(), `{"id":1}`, b.signature(`{"id":1}`)).problem(t, 400, "malformed")
 	large := strings.Repeat(" ", 1<<20) + odd
-	b.deliver(t, b.eventsPath(), large, signature(large)).problem(t, 413, "too_large")
+	b.deliver(t, b.eventsPath(), large, b.signature(large)).problem(t, 413, "too_large")
 	require.Empty(t, b.temporal.started)
 }
 
@@ -337,16 +336,16 @@ func TestNobodyLearnsWhoIsBilledThroughStripe(t *testing.T) {
 		got.problem(t, 400, "malformed")
 		return strings.Split(got.body, `"request_id"`)[0]
 	}
-	refused := said(billed.eventsPath(), strings.Replace(signature(payload), "v1=", "v1=0", 1))
+	refused := said(billed.eventsPath(), strings.Replace(b.signature(payload), "v1=", "v1=0", 1))
 	for _, path := range []string{b.eventsPath(), "/v1/provider-webhooks/stripe/ten_999999999", "/v1/provider-webhooks/stripe/acme"} {
-		require.Equal(t, refused, said(path, signature(payload)), path)
+		require.Equal(t, refused, said(path, b.signature(payload)), path)
 	}
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(b.now()),
 	})
 	require.NoError(t, err)
-	require.Equal(t, refused, said(b.eventsPath(), signature(payload)))
-	b.deliver(t, "/v1/provider-webhooks/webhook/"+b.tenant.ID.String(), payload, signature(payload)).problem(t, 404, "not_found")
+	require.Equal(t, refused, said(b.eventsPath(), b.signature(payload)))
+	b.deliver(t, "/v1/provider-webhooks/webhook/"+b.tenant.ID.String(), payload, b.signature(payload)).problem(t, 404, "not_found")
 }
 
 func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
@@ -354,10 +353,10 @@ func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
 	b := setup(t).striped(t)
 	payload := delivery("evt_1", subscriptionUpdated, "")
 	b.temporal.down.Store(true)
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
+	b.deliver(t, b.eventsPath(), payload, b.signature(payload)).problem(t, 503, "unavailable")
 
 	b.temporal.hangs.Store(true)
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable") // although Temporal never responds
+	b.deliver(t, b.eventsPath(), payload, b.signature(payload)).problem(t, 503, "unavailable") // although Temporal never responds
 
 	open, err := b.store.ProviderEvents.Open(t.Context(), b.now().Add(time.Hour))
 	require.NoError(t, err)
@@ -382,7 +381,7 @@ func TestForgedEventsAreFailuresOfTheirSender(t *testing.T) {
 	}
 	const stripe, forger = "192.0.2.1", "192.0.2.2"
 	for range 10 {
-		require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, signature(updated)).status, "signed events are no failures")
+		require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, b.signature(updated)).status, "signed events are no failures")
 		<-b.temporal.started
 	}
 	for _, address := range []string{stripe, forger} {
@@ -391,6 +390,6 @@ func TestForgedEventsAreFailuresOfTheirSender(t *testing.T) {
 		}
 		deliver(address, "/v1/provider-webhooks/stripe/ten_1", updated, "t=1,v1=00").problem(t, 429, "rate_limited")
 	}
-	require.Equal(t, 200, deliver(forger, b.eventsPath(), updated, signature(updated)).status, "each tenant's events count by themselves")
-	require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, signature(updated)).status)
+	require.Equal(t, 200, deliver(forger, b.eventsPath(), updated, b.signature(updated)).status, "each tenant's events count by themselves")
+	require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, b.signature(updated)).status)
 }

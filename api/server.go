@@ -120,7 +120,7 @@ func New(deps Deps) (http.Handler, error) {
 	deps.Credentials = cmp.Or(deps.Credentials, deps.Store)
 	deps.CallsPerMinute = cmp.Or(deps.CallsPerMinute, defaultCalls)
 	deps.MaxRequestsPerMinute = cmp.Or(deps.MaxRequestsPerMinute, metering.DefaultRequestsCeiling)
-	deps.SearchTime = cmp.Or(deps.SearchTime, defaultSearch)
+	deps.SearchTime = cmp.Or(deps.SearchTime, searchTime)
 	confirmationKey, err := derive(deps.Secret, "confirmations")
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
 	var said []string
 	for range 2 { // before and after the provider is saved
 		for _, kind := range []string{"tally", "webhook", "nobody"} {
-			got := r.deliver(t, "/v1/provider-webhooks/"+kind+"/"+b.tenant.ID.String(), payload, signature(payload))
+			got := r.deliver(t, "/v1/provider-webhooks/"+kind+"/"+b.tenant.ID.String(), payload, r.signature(payload))
 			got.problem(t, 404, "not_found")
 			said = append(said, strings.Split(got.body, `"request_id"`)[0])
 			require.Equal(t, said[0], said[len(said)-1])

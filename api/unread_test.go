@@ -3,7 +3,11 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +40,7 @@ func (b *bundle) unread(t testing.TB, path string) net.Conn {
 
 func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 	t.Parallel()
-	ours := setup(t).replica(t, func(d *api.Deps) { d.AnswerTime = 20 * time.Second })
+	ours := setup(t)
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
 	ours.ingest(t, "/v1/events", hello)
 	theirs.large(t, 1000)
@@ -48,8 +52,10 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 			return nil
 		}
 	}
+	var conns []net.Conn
 	dbtest.Eventually(t, func() error {
-		theirs.unread(t, exportAcme) // one per attempt, because the export that answers sends may occupy a place itself
+		// One per attempt, because the export that answers sends may occupy a place itself.
+		conns = append(conns, theirs.unread(t, exportAcme))
 		return answers(429)()
 	})
 	a := theirs.send(t, "GET", exportAcme+"&page_size=1", "")
@@ -57,7 +63,14 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 	require.Equal(t, "10", a.header.Get("Retry-After"))
 	require.Equal(t, 200, ours.send(t, "GET", exportAcme, "").status)
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/customers", "").status)
+	closeAll(conns)
 	dbtest.Eventually(t, answers(200)) // the unread exports have ended
+}
+
+func closeAll(conns []net.Conn) {
+	for _, conn := range conns {
+		conn.Close()
+	}
 }
 
 // largeCustomers creates this number of customers with metadata of 16 KB.
@@ -112,7 +125,7 @@ func TestAPageOfLargeItemsEndsByBytesAndTheNextGoesOn(t *testing.T) {
 
 func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
 	t.Parallel()
-	ours := setup(t).replica(t, func(d *api.Deps) { d.AnswerTime, d.AnswersBytes = 2*time.Second, 8<<20 })
+	ours := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 8 << 20 })
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
 	ours.largeCustomers(t, 3)
 	theirs.largeCustomers(t, 100)
@@ -126,14 +139,43 @@ func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
 		}
 	}
 	require.NoError(t, size(60)())
+	var conns []net.Conn
 	dbtest.Eventually(t, func() error {
-		theirs.unread(t, list)
+		conns = append(conns, theirs.unread(t, list))
 		return size(1)()
 	})
 	ids, next := ours.idsOf(t, list)
 	require.Len(t, ids, 3, "others have their own share")
 	require.Nil(t, next)
+	closeAll(conns)
 	dbtest.Eventually(t, size(60)) // the unread responses have ended
+}
+
+// TestAnswersThatNobodyReadsEndWhileTheirClientsStay checks that a response ends if its client stays connected and does
+// not accept a part of the response in time.
+func TestAnswersThatNobodyReadsEndWhileTheirClientsStay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.large(t, 1000)
+	b.largeCustomers(t, 60)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { log.Close() })
+	hasty := b.replica(t, func(d *api.Deps) {
+		d.AnswerTime, d.Log = time.Second, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	hasty.unread(t, exportAcme)
+	hasty.unread(t, "/v1/customers?page_size=60")
+	dbtest.Eventually(t, func() error {
+		written, err := os.ReadFile(log.Name())
+		require.NoError(t, err)
+		for _, ended := range []string{`route="GET /v1/usage/export"`, `route="GET /v1/customers"`, "i/o timeout"} {
+			if !strings.Contains(string(written), ended) {
+				return fmt.Errorf("the log has no %s: %s", ended, written)
+			}
+		}
+		return nil
+	})
 }
 
 // TestALargeAnswerThatIsNoPageHoldsAShare checks that a response that is not a page is refused if it exceeds the

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Maximum waits of requests for shared resources. These are variables because tests use longer waits, so that
+// Maximum waits of requests for shared resources and for other services. These are variables because tests use longer waits, so that
 // they do not fail on a busy machine.
 var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
@@ -13,4 +13,8 @@ var (
 	issuerTimeout     = 10 * time.Second       // for a response of a tenant's OIDC issuer
 	warningsWait      = time.Second            // for the database to return the data for warnings about events
 	redisTimeout      = 250 * time.Millisecond // for Redis to count a request
+	compareTimeout    = 3 * time.Second        // for the provider to return prices, while a request that links a customer waits
+	checkTimeout      = 3 * time.Second        // for the checks of GET /readyz
+	auditTimeout      = 5 * time.Second        // for the audit log to record a refused request
+	searchTime        = 2 * time.Second        // for the database to find the events of a page
 )

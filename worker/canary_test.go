@@ -164,7 +164,14 @@ func (c *canary) call(method, path string, body any, headers ...string) (status 
 
 func (c *canary) must(status int, method, path string, body any, headers ...string) map[string]any {
 	c.Helper()
-	got, answer := c.call(method, path, body, headers...)
+	var got int
+	var answer map[string]any
+	dbtest.Eventually(c, func() error {
+		if got, answer = c.call(method, path, body, headers...); got == http.StatusServiceUnavailable { // as on a busy machine
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
 	require.Equal(c, status, got, "%s %s: %v", method, path, answer)
 	return answer
 }

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -88,7 +90,7 @@ type exampleSystem struct {
 }
 
 // untilEnd is the time from the start of the test to the end of the period. All usage is of the test's first second.
-const untilEnd = 10 * time.Minute
+const untilEnd = 50 * time.Minute
 
 func newExamples(t *testing.T) *exampleSystem {
 	t.Helper()
@@ -133,8 +135,7 @@ func newExamples(t *testing.T) *exampleSystem {
 
 func (s *exampleSystem) read(method, path string, body, into any) {
 	s.Helper()
-	status, answer, err := s.call(s.Context(), method, path, body)
-	require.NoError(s, err)
+	status, answer := s.awaitAnswer(s, method, path, body)
 	require.Equal(s, http.StatusOK, status, "%s", answer)
 	require.NoError(s, json.Unmarshal(answer, into), "%s", answer)
 }
@@ -145,6 +146,7 @@ func (s *exampleSystem) use(e example, units [2]string) {
 		var got struct{ Accepted int }
 		s.read(http.MethodPost, "/v1/events", map[string]any{
 			"event_type": slug, "customer_id": e.customer, "value": json.Number(units[i]), "timestamp": s.end.Add(-untilEnd),
+			"idempotency_key": uuid.NewString(), // a repeated request is counted once
 		}, &got)
 		require.Equal(s, 1, got.Accepted)
 	}
@@ -286,13 +288,21 @@ func (s *exampleSystem) happened(kind, object string) {
 	s.Helper()
 	payload, _, err := s.fake.Event(&stripetest.Webhook{Type: kind, Object: object})
 	require.NoError(s, err)
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url+"/v1/provider-webhooks/stripe/"+s.tenant, bytes.NewReader(payload))
-	require.NoError(s, err)
-	request.Header.Set("Stripe-Signature", stripetest.Sign(payload, webhookSecret, s.clock.Now()))
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(s, err)
-	require.NoError(s, response.Body.Close())
-	require.Equal(s, http.StatusOK, response.StatusCode)
+	dbtest.Eventually(s, func() error { // Stripe repeats an event that was not answered with 2xx
+		request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url+"/v1/provider-webhooks/stripe/"+s.tenant, bytes.NewReader(payload))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Stripe-Signature", stripetest.Sign(payload, webhookSecret, s.clock.Now()))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("answered %d", response.StatusCode)
+		}
+		return errors.Join(err, response.Body.Close())
+	})
 }
 
 func (s *exampleSystem) awaitClosedPeriod(e example) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,18 @@ func (f farEnd) received() []receiver.Delivery {
 		require.NoError(f.t, contract.Message([]byte(d.Body)), d.Body)
 	}
 	return deliveries
+}
+
+// statements returns the bodies of the received statements without repeats. A worker sends a statement again if the
+// answer takes too long.
+func (f farEnd) statements() (bodies []string) {
+	f.t.Helper()
+	for _, d := range f.received() {
+		if !slices.Contains(bodies, d.Body) {
+			bodies = append(bodies, d.Body)
+		}
+	}
+	return bodies
 }
 
 // billed returns the usage that the receiver would put on each customer's invoice: the last total by sequence.

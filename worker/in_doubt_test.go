@@ -89,7 +89,7 @@ func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
 			require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 			_, usage := s.statement()
 			require.Equal(t, want.usage, usage)
-			require.Len(t, s.received(), want.deliveries)
+			s.requireDeliveries(want.deliveries)
 			closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, clock.Month(time.Now(), 2))
 			require.NoError(t, err)
 			require.Positive(t, closed.Closed)

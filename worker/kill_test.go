@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -45,9 +46,29 @@ func (c caller) call(ctx context.Context, method, path string, body any) (status
 
 func (c caller) must(t *testing.T, status int, method, path string, body any) {
 	t.Helper()
-	got, answer, err := c.call(t.Context(), method, path, body)
-	require.NoError(t, err)
+	got, answer := c.awaitAnswer(t, method, path, body)
 	require.Equal(t, status, got, "%s", answer)
+}
+
+// awaitAnswer sends a request, and repeats it while the API answers 503, which it may do on a busy machine.
+func (c caller) awaitAnswer(t testing.TB, method, path string, body any) (status int, answer []byte) {
+	t.Helper()
+	dbtest.Eventually(t, func() (err error) {
+		status, answer, err = c.call(t.Context(), method, path, body)
+		require.NoError(t, err)
+		if status == http.StatusServiceUnavailable {
+			err = fmt.Errorf("%s", answer)
+		}
+		return err
+	})
+	return status, answer
+}
+
+// ingest sends an event with a new idempotency key, so that a repeated request is counted once.
+func (c caller) ingest(t *testing.T, event map[string]any) {
+	t.Helper()
+	event["idempotency_key"] = uuid.NewString()
+	c.must(t, http.StatusOK, http.MethodPost, "/v1/events", event)
 }
 
 // TestDrillKillingWorkersLosesAndDoublesNothing kills a worker repeatedly. Meanwhile, the receiver may answer 503,
@@ -83,7 +104,7 @@ func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 		}
 		for c := range customers {
 			customer := fmt.Sprintf("customer-%d", c)
-			api.must(t, 200, http.MethodPost, "/v1/events", map[string]any{"event_type": "api_call", "customer_id": customer, "value": 1})
+			api.ingest(t, map[string]any{"event_type": "api_call", "customer_id": customer, "value": 1})
 			syncs.Go(func() {
 				_, _, _ = api.call(ctx, http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": customer}) // the outcome does not matter
 			})

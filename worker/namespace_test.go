@@ -69,7 +69,7 @@ func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
 	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))
 	temporal, err := client.Dial(client.Options{
 		HostPort: temporalAddress(t), Namespace: s.namespace, Logger: s.log,
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: dbtest.Deadline, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 			func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 				if method == operatorservice.OperatorService_AddSearchAttributes_FullMethodName {
 					return status.Error(codes.PermissionDenied, "operators only")
@@ -84,9 +84,11 @@ func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
 		"run TEMPORAL_NAMESPACE="+s.namespace+" odometer temporal prepare")
 	require.ErrorContains(t, err, "operators only")
 
-	_, _, err = worker.PrepareNamespace(t.Context(), s.temporal, s.namespace, worker.NamespaceRetention)
-	require.NoError(t, err)
-	s.temporal = temporal
+	dbtest.Eventually(t, func() error { // a busy server may not know the search attributes in time
+		_, _, err := worker.PrepareNamespace(t.Context(), s.temporal, s.namespace, worker.NamespaceRetention)
+		return err
+	})
+	s.workerClient = temporal
 	s.work()
 }
 

@@ -104,8 +104,14 @@ func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
 	if !s.isRetried(s.lastAutoSync()) {
 		require.GreaterOrEqual(t, result.Sent, others)
 		require.Equal(t, len(names)-others, result.Failed)
+		require.Equal(t, others, receiver.customers())
 	}
-	require.Equal(t, others, receiver.customers())
+	dbtest.Eventually(t, func() error { // on a busy machine, the failed customers' own runs report the rest
+		if got := receiver.customers(); got != others {
+			return fmt.Errorf("%d of %d are reported", got, others)
+		}
+		return nil
+	})
 
 	dbtest.Eventually(t, func() error { return workflows.StartClosePeriod(t.Context(), s.temporal, s.tenant) })
 	dbtest.Eventually(t, func() error {

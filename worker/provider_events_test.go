@@ -60,8 +60,8 @@ func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 	run := workflows.HandleProviderEventID(s.tenant, row)
 	s.awaitDetails(run, "The run waits for its end until")
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED))
-	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
+	s.fake.Behave(stripetest.Behaviour{}) // not earlier, or the run may end before the update
 	require.Equal(t, metering.SyncSucceeded, s.await(asked).Status)
 	dbtest.Eventually(t, func() error { // the longer the run waits, the less often it polls
 		open, err := s.store.ProviderEvents.Open(t.Context(), s.clock.Now())

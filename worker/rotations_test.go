@@ -19,9 +19,15 @@ import (
 
 // rotated creates a credential of the kind and rotates it, without starting a workflow run. Both credentials are valid
 // during the overlap.
-func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
+func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) metering.Rotation {
 	s.Helper()
-	tenant, now := s.tenant, time.Now()
+	return s.rotatedAt(time.Now(), kind, overlap)
+}
+
+// rotatedAt does the same, with the start of the overlap.
+func (s *system) rotatedAt(now time.Time, kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
+	s.Helper()
+	tenant := s.tenant
 	by := access.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now, Overlap: overlap}
 	sealFor := func(purpose seal.Purpose, text string) []byte {
 		sealed, err := s.keyring.Seal(tenant, purpose, []byte(text))
@@ -161,11 +167,12 @@ func TestARunSeesThatTheOldCredentialWasRevoked(t *testing.T) {
 func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	s.work()
-	const overlap = 16 * time.Second
-	r := s.rotated(metering.HMACSecretCredential, overlap)
+	const overlap = 4 * time.Hour
+	r := s.rotatedAt(time.Now().Add(-overlap*3/4), metering.HMACSecretCredential, overlap) // the warning is due
 	late := r.CreatedAt.Add(overlap * 5 / 8)
 	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []access.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
+	s.work() // not earlier, because the worker starts the due run, which checks the use only once
+	run := workflows.RotateCredentialID(s.tenant, r.ID)
 	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	dbtest.Eventually(t, func() error {
 		if got := s.lastAudit(); got != "schedule hmac_secret.still_used "+r.Old() {
@@ -173,8 +180,9 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 		}
 		return nil
 	})
-	s.awaitDetails(workflows.RotateCredentialID(s.tenant, r.ID), r.Old()+" is ")
-	s.awaitRotation(r, metering.RotationExpired)
+	s.awaitDetails(run, r.Old()+" is still used")
+	require.NoError(t, s.update(run, "finish-now"))
+	s.awaitRotation(r, metering.RotationFinished)
 }
 
 // TestDrillARotationOutlivesTheWorkerThatWatchesIt kills a worker during an overlap. The API accepts the same
@@ -186,20 +194,26 @@ func TestDrillARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 		"TEMPORAL_NAMESPACE=" + s.namespace, "ODOMETER_ENCRYPTION_KEYS=" + testKey(),
 	}})
 	worker := system.Worker(t)
-	r := s.rotated(metering.APIKeyCredential, 15*time.Second)
+	r := s.rotated(metering.APIKeyCredential, time.Hour)
 	run := workflows.RotateCredentialID(s.tenant, r.ID)
 	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	s.awaitDetails(run, "are both valid until")
 	worker.Kill(t)
-	dbtest.Eventually(t, func() error {
-		key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(r.OldID))
-		if err == nil && key.Live(time.Now()) {
-			err = fmt.Errorf("it is valid")
-		}
-		return err
-	})
+	conn := s.connect()
+	for _, statement := range []string{ // the hour passes
+		`update credential_rotations set created_at = created_at - interval '1 hour', overlap_until = overlap_until - interval '1 hour' where tenant_id = $1`,
+		`update api_keys set expires_at = expires_at - interval '1 hour' where tenant_id = $1`,
+	} {
+		_, err := conn.Exec(t.Context(), statement, s.tenant)
+		require.NoError(t, err)
+	}
+	key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(r.OldID))
+	require.NoError(t, err)
+	require.False(t, key.Live(time.Now()))
 	require.Empty(t, s.rotationOutcome(r))
 	worker.Start(t)
+	// The run reads the rotation again. Its timer in Temporal is not over.
+	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	require.NoError(t, s.awaitClosed(run))
 	require.Equal(t, metering.RotationExpired, s.rotationOutcome(r))
 	require.Equal(t, "schedule api_key.revoke "+r.Old(), s.lastAudit())

@@ -33,9 +33,10 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 	s.link("cus_soon")
 }
 
-// soon returns the end of a period, ten minutes ahead. The period ends by the clock of the test, and not by the
-// machine's.
-func (s *system) soon() time.Time { return s.clock.Now().Add(10 * time.Minute).Truncate(time.Second) }
+// soon returns the end of a period, 15 minutes ahead. The period ends by the clock of the test, and not by the
+// machine's. The run of a held invoice waits for the end of a lease by Temporal's clock, so the clocks differ by less
+// than dbtest.Deadline.
+func (s *system) soon() time.Time { return s.clock.Now().Add(15 * time.Minute).Truncate(time.Second) }
 
 // newClosed returns a system with an invoiced and closed period that ended at end, and a function that stops the
 // worker. The customer has used 12 units of each of two meters, at 5 cents per unit in Odometer and at Stripe. One

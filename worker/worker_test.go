@@ -37,14 +37,15 @@ const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // system is a database, a Temporal namespace and a receiver for a single test, with one customer.
 type system struct {
 	testing.TB
-	log       *slog.Logger
-	clock     *proc.Clock
-	store     *db.DB
-	database  string // its URL
-	writer    *usage.Writer
-	temporal  client.Client
-	namespace string
-	keyring   seal.Keyring
+	log          *slog.Logger
+	clock        *proc.Clock
+	store        *db.DB
+	database     string // its URL
+	writer       *usage.Writer
+	temporal     client.Client // for the test; it waits for a busy server
+	workerClient client.Client // for workers; it has the SDK's time limits
+	namespace    string
+	keyring      seal.Keyring
 	farEnd
 	stripeBase string
 	third      providers.Provider // in addition to the registered providers; may be nil
@@ -66,13 +67,17 @@ func newSystemIn(t testing.TB, namespace string) *system {
 	s.writer = s.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
-	temporal, err := client.Dial(client.Options{
+	s.temporal = proc.Temporal(t, address, s.namespace)
+	workerClient, err := client.Dial(client.Options{
 		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: s.log,
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.noteLostBeat, workflows.AskAgain)}},
+		ConnectionOptions: client.ConnectionOptions{
+			GetSystemInfoTimeout: dbtest.Deadline,
+			DialOptions:          []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.noteLostBeat, workflows.AskAgain)},
+		},
 	})
 	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	s.temporal = temporal
+	t.Cleanup(workerClient.Close)
+	s.workerClient = workerClient
 	s.farEnd = newFarEnd(t)
 	s.keyring, err = seal.ParseKeyring(testKey())
 	require.NoError(t, err)
@@ -146,7 +151,7 @@ func (s *system) work() (stop func()) {
 	guard := providers.Guard{AllowLoopback: true}
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
-			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring, Now: s.clock.Now,
+			Store: s.store, Temporal: s.workerClient, Namespace: s.namespace, Keyring: s.keyring, Now: s.clock.Now,
 			Guard: guard, Providers: s.providers(guard), Log: s.log, Started: func() { close(started) },
 		})
 	}()
@@ -218,8 +223,9 @@ func (s *system) counted(id uuid.UUID) metering.Sync {
 
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), dbtest.Deadline)
+	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
+	defer time.AfterFunc(dbtest.Deadline, cancel).Stop() // s.temporal ignores deadlines
 	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }
 
@@ -238,10 +244,11 @@ func TestASyncReportsTheTotalToTheReceiver(t *testing.T) {
 	require.Equal(t, "41.75", s.billed()[s.customer.ExternalID])
 	require.NoError(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)))
 
+	sent := len(s.received())
 	again := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, again.Status)
 	require.Equal(t, sync.Lines, again.Lines, "nothing has changed: nothing is sent, and the lines are those that hold")
-	require.Len(t, s.received(), 1)
+	require.Len(t, s.received(), sent)
 }
 
 func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
@@ -253,7 +260,18 @@ func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
 	require.Equal(t, metering.SyncSucceeded, s.await(second).Status)
 	require.Equal(t, "1", s.billed()[s.customer.ExternalID])
-	require.Len(t, s.received(), 1)
+	s.requireDeliveries(1)
+}
+
+// requireDeliveries requires this number of deliveries to the receiver, or more if an attempt of the last sync was
+// repeated.
+func (s *system) requireDeliveries(want int) {
+	s.Helper()
+	if s.isRetried(workflows.SyncCustomerID(s.tenant, s.customer.ID)) {
+		require.GreaterOrEqual(s, len(s.received()), want)
+		return
+	}
+	require.Len(s, s.received(), want)
 }
 
 func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
@@ -284,7 +302,8 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	sync := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, sync.Status)
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
-	require.Len(t, s.received(), 3)
+	require.Len(t, s.statements(), 1)
+	require.GreaterOrEqual(t, len(s.received()), 3)
 }
 
 func (s *system) connect() *pgx.Conn {

@@ -36,7 +36,7 @@ func Temporal(t testing.TB, address, namespace string) client.Client {
 
 func options(address, namespace string) client.Options {
 	return client.Options{
-		HostPort: address, Namespace: namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		HostPort: address, Namespace: namespace, Identity: "test", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(wait, workflows.AskAgain)}},
 	}
 }
@@ -64,9 +64,11 @@ func Namespace(t testing.TB, address string) string {
 	if name == client.DefaultNamespace {
 		return name
 	}
-	if _, _, err := worker.PrepareNamespace(t.Context(), Temporal(t, address, name), name, shortestRetention); err != nil {
-		t.Fatalf("prepare namespace: %v", err)
-	}
+	c := Temporal(t, address, name)
+	dbtest.Eventually(t, func() error { // a busy server may not know the search attributes in time
+		_, _, err := worker.PrepareNamespace(t.Context(), c, name, shortestRetention)
+		return err
+	})
 	return name
 }
 
@@ -76,7 +78,7 @@ const shortestRetention = 24 * time.Hour
 // BareNamespace creates a namespace like Namespace, but without search attributes.
 func BareNamespace(t testing.TB, address string) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, dbtest.Deadline)
 	if err != nil {
 		return client.DefaultNamespace
 	}

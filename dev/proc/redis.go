@@ -18,8 +18,8 @@ func RedisURL(t testing.TB, database int) string {
 	return url + "/" + strconv.Itoa(database)
 }
 
-// HoldWindows keeps the rate-limit windows of a database for another hour. They last a minute by the clock of Redis,
-// which may be over before a busy machine has sent all requests of a test.
+// HoldWindows keeps the rate-limit windows of a database for another hour. A window lasts a minute by the clock of
+// Redis, and a busy machine may need longer for all requests of a test.
 func HoldWindows(t testing.TB, client *redis.Client) {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "*").Result()

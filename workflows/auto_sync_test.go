@@ -42,7 +42,6 @@ type fleet struct {
 func newFleet(t *testing.T, customers int) *fleet {
 	t.Helper()
 	f := &fleet{TestWorkflowEnvironment: newEnvironment(), failing: map[metering.CustomerID]bool{}}
-	f.SetTestTimeout(time.Minute)
 	f.sync = func() error { return nil }
 	f.events = func() (activities.ListEventsResult, error) { return activities.ListEventsResult{}, nil }
 	f.invoices = func() (activities.ListInvoicesResult, error) { return activities.ListInvoicesResult{}, nil }

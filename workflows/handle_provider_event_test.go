@@ -9,10 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -186,7 +184,7 @@ func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
 	}{"told": {1, 0, 0, 1}, "it has ended": {1, 1, 1, 1}, "another has begun each time": {3, 3, 0, 3}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHappening(t)
-			h.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&taken{starts: c.taken}}})
+			setInterceptors(h.TestWorkflowEnvironment, &taken{starts: c.taken})
 			runs, signals := 0, 0
 			h.sync = func(ctx workflow.Context) error {
 				runs++
@@ -253,7 +251,6 @@ func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHappening(t)
-			h.SetTestTimeout(time.Minute)
 			drafted := h.Now()
 			h.invoice = func() (activities.ReadInvoiceResult, error) {
 				invoice, err := c.invoice(h.Now().Sub(drafted))

@@ -8,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -55,7 +53,7 @@ func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {
 // run. The open run handles the request.
 func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 	f := newFleet(t, 3)
-	f.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&taken{starts: 1}}})
+	setInterceptors(f.TestWorkflowEnvironment, &taken{starts: 1})
 	f.failing[1], f.failing[2] = true, true
 	result, err := f.autoSync(t)
 	require.NoError(t, err)

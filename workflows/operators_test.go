@@ -62,7 +62,7 @@ func TestAnOperatorPausesSyncCustomerAndExcludesAMeter(t *testing.T) {
 	}
 	began := w.Now()
 	w.request(0)
-	w.ask(t, time.Minute, "pause", asks)
+	w.ask(t, 5*time.Minute, "pause", asks)
 	w.ask(t, 40*time.Minute, "exclude-meter", excluding(9))
 	w.request(50 * time.Minute)
 	w.RegisterDelayedCallback(func() { asked = true }, 59*time.Minute)

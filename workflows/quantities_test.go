@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -268,20 +269,30 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 }
 
 func TestCancellingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
-	for name, stop := range map[string]func(l *quantityLedger){
-		"reading the side": func(l *quantityLedger) { l.read = down },
-		"sending":          func(l *quantityLedger) { l.send = away },
-		"planning": func(l *quantityLedger) {
+	for name, stop := range map[string]func(l *quantityLedger, cancel func()){
+		"reading the side": func(l *quantityLedger, cancel func()) {
+			l.read = func() error {
+				cancel()
+				return down()
+			}
+		},
+		"sending": func(l *quantityLedger, cancel func()) {
+			l.send = func(meter metering.MeterID, attempt int) (activities.SendReportResult, error) {
+				cancel()
+				return away(meter, attempt)
+			}
+		},
+		"planning": func(l *quantityLedger, cancel func()) {
 			l.plan = func() (bool, error) {
+				cancel()
 				return false, metering.Errorf(metering.CodeUnavailable, "the database is not available")
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(t)
-			stop(l)
+			stop(l, sync.OnceFunc(func() { l.RegisterDelayedCallback(l.CancelWorkflow, 10*time.Second) }))
 			l.request(0)
-			l.RegisterDelayedCallback(l.CancelWorkflow, 10*time.Second)
 			_, err := l.run(t)
 			require.True(t, temporal.IsCanceledError(err), "%v", err)
 			require.Equal(t, "the sync was interrupted; sync again", l.finished[0].Error)

@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -72,8 +71,6 @@ func newWorld(t *testing.T) *world {
 func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{TestWorkflowEnvironment: newEnvironment()}
-	w.SetWorkerOptions(worker.Options{})
-	w.SetTestTimeout(time.Minute)
 	w.deadline = w.Now().Add(72 * time.Hour)
 	w.deliver = func(int) error { return nil }
 	w.plan = func() error { return nil }
@@ -327,14 +324,14 @@ func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(attempt int) error {
-		if attempt < 3 {
-			return down()
+		if attempt > 1 {
+			return nil
 		}
-		return nil
+		w.total = 8
+		w.request(0) // while the attempt is under way
+		return down()
 	}
-	w.RegisterDelayedCallback(func() { w.total = 8 }, time.Second)
 	w.request(0)
-	w.request(2 * time.Second)
 	result, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 2, Sent: 2}, result)
@@ -442,7 +439,7 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 	w.total = 5
 	w.deliver = func(int) error { return down() }
 	w.request(0)
-	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.RegisterDelayedCallback(w.CancelWorkflow, 5*time.Minute)
 	_, err := w.run(t)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 	require.Contains(t, w.finished[0].Error, "interrupted")
@@ -454,8 +451,8 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *testing.T) {
 	w := newWorld(t)
 	w.request(0)
-	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
-	w.request(time.Minute)
+	w.RegisterDelayedCallback(w.CancelWorkflow, 5*time.Minute)
+	w.request(5 * time.Minute)
 	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Paused: true})
 	require.True(t, w.IsWorkflowCompleted())
 	require.Len(t, w.finished, 1)

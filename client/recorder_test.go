@@ -102,7 +102,7 @@ func TestRecorder(t *testing.T) {
 	t.Run("RepeatsABatchWithTheSameKeysUntilItIsAnswered", func(t *testing.T) {
 		t.Parallel()
 		s := &service{script: []func(http.ResponseWriter) bool{cut, fail(http.StatusServiceUnavailable), fail(http.StatusTooManyRequests), take}}
-		r := client.NewRecorder(serve(t, s), client.RecorderOptions{})
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Every: time.Hour})
 		record(t, r, 10)
 		if err := r.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestRecorder(t *testing.T) {
 			fail(http.StatusUnauthorized), fail(http.StatusForbidden), fail(http.StatusNotFound), take,
 		}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{
-			OnRejected: func(client.Event, error) { given++ }, OnRetry: func(error) { failures++ },
+			Every: time.Hour, OnRejected: func(client.Event, error) { given++ }, OnRetry: func(error) { failures++ },
 		})
 		record(t, r, 10)
 		if err := r.Close(t.Context()); err != nil {
@@ -299,7 +299,7 @@ func ExampleRecorder() {
 			panic(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	fmt.Println(usage.Close(ctx))
 	// Output: <nil>

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +25,7 @@ func quotasOf(t *testing.T, answer http.HandlerFunc) *client.Quotas {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quotas, err := client.NewQuotas(c, client.OnErrorDeny, 0, client.QuotasOptions{OnFailure: func(error) {}})
+	quotas, err := client.NewQuotas(c, client.OnErrorDeny, 0, client.QuotasOptions{Timeout: time.Hour, OnFailure: func(error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,10 @@ func TestLimitCalls(t *testing.T) {
 
 // service grants reservations of at most 100 tokens each, and records the reserved and the settled values.
 // A release clears the reserved values.
-type service struct{ reserved, settled []json.Number }
+type service struct {
+	reserved []json.Number
+	settled  map[string]json.Number // by the path of the request: a client may repeat a settlement
+}
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
@@ -81,7 +86,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
 			panic(err)
 		}
-		s.settled = append(s.settled, *batch.Events[0].Value)
+		s.settled[r.URL.Path] = *batch.Events[0].Value
 		answer(w, http.StatusOK, `{"accepted":1}`)
 	case strings.HasSuffix(r.URL.Path, "/release"):
 		s.reserved = nil
@@ -108,7 +113,7 @@ func TestProxyModel(t *testing.T) {
 		answer(w, status, `{"model":"large","usage":{"total_tokens":42}}`)
 	}))
 	t.Cleanup(model.Close)
-	s := new(service)
+	s := &service{settled: make(map[string]json.Number)}
 	proxy := examples.ProxyModel(quotasOf(t, s.ServeHTTP), model.URL)
 
 	response := send(proxy, `{"max_tokens":50}`)
@@ -116,8 +121,8 @@ func TestProxyModel(t *testing.T) {
 	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), `"total_tokens":42`) {
 		t.Fatalf("%d %s", response.StatusCode, body)
 	}
-	if fmt.Sprint(s.reserved, s.settled) != "[67] [42]" {
-		t.Fatalf("reserved %s, settled %s", s.reserved, s.settled)
+	if settled := slices.Collect(maps.Values(s.settled)); fmt.Sprint(s.reserved, settled) != "[67] [42]" {
+		t.Fatalf("reserved %s, settled %s", s.reserved, settled)
 	}
 	if response := send(proxy, `{"max_tokens":500}`); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
 		t.Fatalf("beyond the quota: %d", response.StatusCode)

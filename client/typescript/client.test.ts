@@ -7,6 +7,7 @@ if (!baseUrl || !apiKey) throw new Error("ODOMETER_URL and ODOMETER_API_KEY name
 const client = createClient({ baseUrl, apiKey });
 const precise = "123456789012345678.123456789012";
 const customer = "a/b ?#%é";
+const HOUR = 3_600_000; // longer than any test takes, even on a busy machine
 
 const meter = await client.POST("/v1/meters", { body: { slug: "calls", event_type: "call" } });
 assert.equal(meter.response.status, 201);
@@ -81,7 +82,7 @@ test("a reservation keeps a customer within a quota", async () => {
   assert.equal((await client.POST("/v1/customers", { body: { external_id: limited } })).response.status, 201);
   const quota = { customer: limited, meter: "calls", limit: precise, mode: "hard", period: "month" } as const;
   assert.equal((await client.PUT("/v1/quotas", { body: quota })).response.status, 200);
-  const quotas = new Quotas(client, { onError: "deny", maxStaleness: 60_000, timeout: 60_000 });
+  const quotas = new Quotas(client, { onError: "deny", maxStaleness: HOUR, timeout: HOUR, settleTimeout: HOUR });
   const amounts = [{ meter: "calls", amount: precise }];
   await quotas.reserve({ customer: limited, amounts }, async (reservation) => {
     await assert.rejects(quotas.reserve({ customer: limited, amounts: [{ meter: "calls", amount: "1" }] }, async () => {}), QuotaExceededError);

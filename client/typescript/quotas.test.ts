@@ -103,6 +103,8 @@ const quotasOf = (service: Service, options: Partial<QuotasOptions> = {}) =>
   new Quotas(createClient({ baseUrl: "http://odometer", fetch: service.fetch }), {
     onError: "deny",
     maxStaleness: 0,
+    timeout: HOUR,
+    settleTimeout: HOUR,
     onFailure() {},
     ...options,
   });
@@ -246,7 +248,7 @@ test("work is not called beyond a quota", async () => {
 test("requests are repeated with one id until they are answered", async () => {
   const service = new Service(5); // a second reservation would not fit
   service.failures = { reserve: [LOST, 503, LOST], settle: [LOST, 429, 401] };
-  await quotasOf(service, { timeout: 60_000 }).reserve(usage, recordCall);
+  await quotasOf(service).reserve(usage, recordCall);
   assert.deepEqual([service.count("reserve"), service.count("settle"), service.settled.size, service.held.size], [4, 4, 1, 0]);
 });
 

@@ -14,11 +14,12 @@ from odometer_client.schema import Event, Message, SetPricing
 
 PRECISE = Decimal("123456789012345678.123456789012")
 CUSTOMER = "a/b ?#%é"
+HOUR = 3600.0  # longer than any test takes, even on a busy machine
 
 
 @pytest.fixture(scope="module")
 def client() -> Client:
-    client = Client(os.environ["ODOMETER_URL"], os.environ["ODOMETER_API_KEY"])
+    client = Client(os.environ["ODOMETER_URL"], os.environ["ODOMETER_API_KEY"], timeout=HOUR)
     client.create_meter({"slug": "python-calls", "event_type": "python-call"})
     sent: Event = {
         "event_type": "python-call",
@@ -145,7 +146,7 @@ def test_messages_are_distinguished_by_their_type() -> None:
 def test_a_reservation_keeps_a_customer_within_a_quota(client: Client) -> None:
     client.create_customer({"external_id": "limited"})
     client.set_quota({"customer": "limited", "meter": "python-calls", "limit": PRECISE, "mode": "hard", "period": "month"})
-    quotas = Quotas(client, on_error="deny", max_staleness=60, timeout=60)
+    quotas = Quotas(client, on_error="deny", max_staleness=HOUR, timeout=HOUR, settle_timeout=HOUR)
     with quotas.reserve("limited", [{"meter": "python-calls", "amount": PRECISE}]) as reservation:
         with pytest.raises(QuotaExceededError), quotas.reserve("limited", [{"meter": "python-calls", "amount": Decimal(1)}]):
             pass

@@ -106,6 +106,7 @@ def answer(status: int, body: object) -> httpx.Response:
 
 def quotas_of(service: Service, on_error: Literal["allow", "deny"] = "deny", max_staleness: float = 0, **options: float) -> Quotas:
     client = Client("http://odometer", transport=service)
+    options = {"timeout": HOUR, "settle_timeout": HOUR, **options}
     return Quotas(client, on_error=on_error, max_staleness=max_staleness, on_failure=lambda _: None, **options)
 
 
@@ -240,7 +241,7 @@ def test_a_block_does_not_run_beyond_a_quota() -> None:
 def test_requests_are_repeated_with_one_id_until_they_are_answered() -> None:
     service = Service(5)  # a second reservation would not fit
     service.failures.update(reserve=[LOST, 503, LOST], settle=[LOST, 429, 401])
-    use(quotas_of(service, timeout=60))
+    use(quotas_of(service))
     assert service.requests == ["reserve"] * 4 + ["settle"] * 4
     assert not service.held
 

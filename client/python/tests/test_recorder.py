@@ -93,7 +93,7 @@ def call(customer: str = "acme") -> Event:
 
 
 def recorded(service: Service, events: int, **options: Any) -> Recorder:
-    recorder = Recorder(Client(service.url), **options)
+    recorder = Recorder(Client(service.url, timeout=HANGS), **options)
     record_many(recorder, events)
     return recorder
 
@@ -105,7 +105,7 @@ def record_many(recorder: Recorder, events: int) -> None:
 
 def test_repeats_a_batch_with_the_same_keys_until_it_is_answered(service: Service) -> None:
     service.script = [CUT, 503, 429, TAKE]
-    recorded(service, 10).close(HANGS)
+    recorded(service, 10, every=HANGS).close(HANGS)
     assert len(service.keys) == 10
     assert set(service.keys.values()) == {4}
 
@@ -131,7 +131,7 @@ def test_keeps_what_is_not_allowed_until_it_is(service: Service) -> None:
     service.script = [401, 403, 404, TAKE]
     rejected: list[Event] = []
     failures: list[Exception] = []
-    recorded(service, 10, on_rejected=lambda event, _: rejected.append(event), on_retry=failures.append).close(HANGS)
+    recorded(service, 10, every=HANGS, on_rejected=lambda event, _: rejected.append(event), on_retry=failures.append).close(HANGS)
     assert not rejected
     assert [str(f) for f in failures] == [f"the service answered {status}: no" for status in (401, 403, 404)]
     assert set(service.keys.values()) == {4}

@@ -10,7 +10,7 @@ from sdk.api.usage import get_usage_total
 from sdk.models import Event, EventBatch, GetUsageTotalOdometerNumbers, SyncBilling, SyncBillingOdometerNumbers
 
 customer = os.environ["CUSTOMER"]
-client = AuthenticatedClient(base_url=os.environ["ODOMETER_URL"], token=os.environ["ODOMETER_API_KEY"], timeout=60)
+client = AuthenticatedClient(base_url=os.environ["ODOMETER_URL"], token=os.environ["ODOMETER_API_KEY"], timeout=1200)
 events = [Event(event_type="call", customer_id=customer, value=value) for value in (335549.36, 0.01, 1000000.1)]
 ingest_events.sync(client=client, body=EventBatch(events=events))
 found = get_customer.sync(customer, client=client)

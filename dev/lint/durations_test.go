@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // Tests assert the order of steps, counts, and the times of an injected clock. They do not assert measured
-// durations, which depend on the load of the machine. make bench and make attack assert measured durations.
+// durations, which depend on the load of the machine. make bench, make attack and make
+// newcomer assert measured durations.
 // Within synctest.Test, and in Temporal's test environment, time is simulated.
 
 // clockCalls lists functions that read the machine's clock, compare times with a tolerance, or wait for a time.
@@ -30,11 +32,10 @@ var simulated = map[string]bool{"workflows": true}
 // durationsAllowed lists the lines that may call one of clockCalls: it maps the file and a part of each line to
 // the reason.
 var durationsAllowed = map[string]string{
-	"worker/auto_sync_test.go: took = time.Since(began)":                  "make bench measures it; nothing asserts it",
-	"api/limit_test.go: left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
-	"worker/holds_test.go: s.fake.Advance(time.Until(hold.Deadline)":      "the fake's clock begins at the real time",
-	"api/passwords_test.go: begun = append(begun, time.Since(began))":     "called within synctest.Test",
-	"api/passwords_test.go: time.Sleep(40 * time.Millisecond)":            "called within synctest.Test",
+	"worker/auto_sync_test.go: took = time.Since(began)":              "make bench measures it; nothing asserts it",
+	"worker/holds_test.go: s.fake.Advance(time.Until(hold.Deadline)":  "the fake's clock begins at the real time",
+	"api/passwords_test.go: begun = append(begun, time.Since(began))": "called within synctest.Test",
+	"api/passwords_test.go: time.Sleep(40 * time.Millisecond)":        "called within synctest.Test",
 
 	// A pause between two polls. Its length does not change the result.
 	"providers/stripe/stripe_test.go: time.Sleep(time.Millisecond)":        "between polls of the fake's requests",
@@ -48,7 +49,7 @@ var durationsAllowed = map[string]string{
 	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
 	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
 	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",
-	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Second)":               "an example for readers",
+	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Minute)":               "an example for readers",
 	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
 	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
 	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // the last bytes are still in transit":       "a network that is slow",
@@ -82,6 +83,35 @@ func allowedDuration(line string, used map[string]bool) bool {
 		}
 	}
 	return strings.Contains(line, "dbtest.Deadline") || strings.Contains(line, "require.InDelta(") && strings.HasSuffix(line, ", 0)")
+}
+
+// shortTimeouts lists calls with timeouts of seconds or minutes, which replace the timeouts of the test helpers.
+var shortTimeouts = []struct {
+	files   []string // pathspecs of git
+	call    *regexp.Regexp
+	instead string
+}{
+	{
+		[]string{"dashboard/src/*.ts*"}, regexp.MustCompile(`\bvi\.wait(For|Until)\(|\bexpect\.poll\(`),
+		"Use waitFor of @testing-library/react, which has the timeout of src/testing.tsx.",
+	},
+	{
+		[]string{"workflows/*_test.go", ":!workflows/environment_test.go"}, regexp.MustCompile(`\.Set(TestTimeout|WorkerOptions)\(`),
+		"Keep the timeouts of newEnvironment; setInterceptors adds interceptors.",
+	},
+}
+
+func TestTestsKeepTheTimeoutsOfTheirHelpers(t *testing.T) {
+	t.Parallel()
+	for _, short := range shortTimeouts {
+		paths := filesLike(t, short.files...)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			for i, line := range lines(t, path) {
+				require.False(t, short.call.MatchString(line), "%s:%d: %s\n%s", path, i+1, strings.TrimSpace(line), short.instead)
+			}
+		}
+	}
 }
 
 // TestPropertyTestsAreNamedTestProperty checks the names of property tests, because make test-long selects

@@ -10,8 +10,11 @@
 //   - ISSUER, CLIENT and SECRET: an OIDC issuer, and the client ID and secret of this API there.
 //   - MADE: a file to which the calls of the pages are appended, one per line, except GET requests.
 //   - STRIPE: the URL of the fake of Stripe. The walk then does the steps of a new user, and those of an
-//     operator with failed syncs and a wrong invoice.
+//     operator with failed syncs and a wrong invoice. STRIPE needs CLOCK.
+//   - CLOCK: a URL that advances the clock of the API, the worker and the fake to the instant in a request's body.
 //   - CREDENTIALS: the file that make up writes. The walk then does the steps of a new user on that system.
+//   - MEASURE: if it is set, the walk fails if the overview or a large chart is too slow. Otherwise it only
+//     prints the durations, which depend on the load of the machine.
 //
 // It needs Chromium or Chrome.
 package main
@@ -34,11 +37,12 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // a busy machine needs ten times as long as an idle one
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Hour) // like the time limit of go test for a package
 	defer cancel()
 	w := walk{
 		email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"),
 		receiver: os.Getenv("RECEIVER"), stripe: os.Getenv("STRIPE"), issuer: os.Getenv("ISSUER"), client: os.Getenv("CLIENT"), secret: os.Getenv("SECRET"),
+		clock: os.Getenv("CLOCK"), measure: os.Getenv("MEASURE") != "",
 	}
 	if err := w.begin(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
@@ -87,6 +91,8 @@ type walk struct {
 	only                           string // names of subjects; "": all
 	receiver                       string // URL of a receiver of statements
 	stripe                         string // URL of the fake; if set, the walk does the steps of a new user only
+	clock                          string // URL that advances the system's clock
+	measure                        bool   // whether slow screens fail the walk
 	inUse                          bool   // the tenant already has customers
 	issuer, client, secret         string // the OIDC issuer, and the API's client ID and secret there
 	axe                            string // source of axe-core
@@ -214,7 +220,8 @@ func (w walk) signIn(ctx context.Context) error {
 // fastest attempt excludes other load of the machine.
 const soonest = time.Second
 
-// paints returns an error if the first paint of the overview takes too long.
+// paints prints the time until the first paint of the overview. If w.measure is set, it returns an error if the
+// time is too long.
 func (w walk) paints(ctx context.Context) error {
 	const first = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null`
 	var took []time.Duration
@@ -230,7 +237,7 @@ func (w walk) paints(ctx context.Context) error {
 	}
 	slices.Sort(took)
 	fmt.Printf("first paint of the overview: %s\n", took)
-	if took[0] > soonest {
+	if w.measure && took[0] > soonest {
 		return fmt.Errorf("the overview is painted first after %s", took)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // act is a step of a walk.
 type act func(context.Context) error
 
-const stepTimeout = 2 * time.Minute // for one step, on a busy machine
+const stepTimeout = 20 * time.Minute // for one step, on a busy machine
 
 // do runs steps in order until one fails.
 func do(ctx context.Context, acts ...act) error {

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Hour) // like the time limit of go test for a package
 	defer cancel()
 	if len(os.Args) != 2 || os.Getenv("ODOMETER_KEY") == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_KEY=KEY docs URL")

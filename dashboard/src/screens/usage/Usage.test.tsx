@@ -1,6 +1,6 @@
-import { fireEvent, screen, within } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { LosslessNumber } from "lossless-json";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { router } from "../../router";
 import { answers, asked, list, open, press, problem, session } from "../../testing";
 import { save } from "../../values/csv";
@@ -50,7 +50,7 @@ test("dimensions, windows and the order are in the address and in the query", as
   expect(query!.get("start")).toMatch(/T2[23]:00:00.000Z$/); // midnight in Zurich
   expect((await screen.findByRole("link", { name: "Next page" })).getAttribute("href")).toContain("page=after");
   fireEvent.click(await screen.findByLabelText("Customer"));
-  await vi.waitFor(() => expect(router.state.location.search).toMatchObject({ by: "customer,plan,model,property.plan", granularity: "day" }));
+  await waitFor(() => expect(router.state.location.search).toMatchObject({ by: "customer,plan,model,property.plan", granularity: "day" }));
   expect(router.state.location.search).not.toHaveProperty("page");
 });
 
@@ -59,12 +59,12 @@ test("values of properties limit the usage, which leaves unknown values out", as
   await screen.findByText(/with unknown property values/);
   fireEvent.change((await screen.findByLabelText("Value")), { target: { value: "7" } });
   await press("Filter");
-  await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["large", "7"]));
+  await waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["large", "7"]));
   expect(router.state.location.search).toMatchObject({ by: "none", filter: "model=large&model=7" });
   await press("Remove the filter model: large");
-  await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["7"]));
+  await waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["7"]));
   await press("Remove the filter model: 7");
-  await vi.waitFor(() => expect(router.state.location.search).toEqual({ by: "none" }));
+  await waitFor(() => expect(router.state.location.search).toEqual({ by: "none" }));
 });
 
 test("without dimensions, all customers are one row, and a limit adds up the others", async () => {
@@ -72,7 +72,7 @@ test("without dimensions, all customers are one row, and a limit adds up the oth
   await screen.findByText("All customers");
   expect(queries()[0]!.has("by")).toBe(false);
   router.history.push("/usage?limit=5&order=key");
-  await vi.waitFor(() => expect(queries().at(-1)!.get("limit")).toBe("5"));
+  await waitFor(() => expect(queries().at(-1)!.get("limit")).toBe("5"));
   expect(queries().at(-1)!.has("order")).toBe(false); // with a limit, the API orders rows by value
   expect(screen.queryByLabelText("Order")).toBeNull();
 });
@@ -92,7 +92,7 @@ test("the file has the rows of all pages under one header", async () => {
     return [200, '"cust\nomer",value\nacme,1\n', { Link: `</v1/usage/breakdown?${query}&page_token=second>; rel="next"` }];
   };
   await press("Download CSV");
-  await vi.waitFor(() => expect(save).toHaveBeenCalledWith("usage-tokens.csv", '"cust\nomer",value\nacme,1\nbeta,1\n', "text/csv;charset=utf-8"));
+  await waitFor(() => expect(save).toHaveBeenCalledWith("usage-tokens.csv", '"cust\nomer",value\nacme,1\nbeta,1\n', "text/csv;charset=utf-8"));
   expect(queries().at(-1)!.get("format")).toBe("csv");
   answers[path] = () => problem(429, "the tenant's limit is reached");
   await press("Download CSV");
@@ -116,8 +116,8 @@ test("a customer's external ID leads to its usage, and one that is gone to the s
   usage("/customers/-/by-external-id?id=a/b&meter=tokens&range=30", {});
   answers["GET /v1/customers/by-external-id"] = () => [200, { id: "cus_1" }];
   answers["GET /v1/customers/by-id"] = () => [200, { id: "cus_1", external_id: "a/b", name: "", metadata: {} }];
-  await vi.waitFor(() => expect(router.state.location.href).toBe("/customers/cus_1/usage?meter=tokens&range=30"));
+  await waitFor(() => expect(router.state.location.href).toBe("/customers/cus_1/usage?meter=tokens&range=30"));
   answers["GET /v1/customers/by-external-id"] = () => problem(404, "no such customer");
   router.history.push("/customers/-/by-external-id?id=gone");
-  await vi.waitFor(() => expect(router.state.location.href).toBe("/customers?search=gone"));
+  await waitFor(() => expect(router.state.location.href).toBe("/customers?search=gone"));
 });

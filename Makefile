@@ -52,7 +52,7 @@ pictures: ## take the pictures in docs from the running system; needs Chromium o
 newcomer: ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
-	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
+	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && MEASURE=yes CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
 	@dev/up start >/dev/null # restores the demo tenant's own provider
 
 ##@ Build it

@@ -26,7 +26,7 @@ func erasedCustomers(t *testing.T, r running) {
 	ask("POST", "/v1/events", ofBob, http.StatusOK)
 	ask("POST", "/v1/customers/bob/erase", `{"confirm":"bob","reason":"he has asked for it"}`, http.StatusAccepted)
 	dbtest.Eventually(t, func() error {
-		_, left := call(t, "GET", o.url+"/v1/events", o.key, "")
+		_, left := callUntilAnswered(t, "GET", o.url+"/v1/events", o.key, "")
 		if strings.Contains(left, "bob") {
 			return errors.New(left)
 		}
@@ -46,7 +46,7 @@ func archivedCustomers(t *testing.T, r running) {
 		status, answer := call(t, request.method, o.url+request.path, o.key, request.body)
 		require.Equal(t, http.StatusOK, status, answer)
 	}
-	status, listed := call(t, "GET", o.url+"/v1/customers", o.key, "")
+	status, listed := callUntilAnswered(t, "GET", o.url+"/v1/customers", o.key, "")
 	require.Equal(t, http.StatusOK, status, listed)
 	require.Contains(t, listed, `"external_id":"bob"`)
 }

@@ -20,6 +20,29 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
+// repeating is a transport that repeats the request for a sync while the status is 202, because the API waits only
+// 25 seconds for a sync to end.
+type repeating struct{}
+
+func (repeating) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(request.URL.Path, "/billing/sync") {
+		return http.DefaultTransport.RoundTrip(request)
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		again := request.Clone(request.Context())
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		response, err := http.DefaultTransport.RoundTrip(again)
+		if err != nil || response.StatusCode != http.StatusAccepted {
+			return response, err
+		}
+		response.Body.Close()
+	}
+}
+
 // newer returns a proxy that stands for a later version of the service. It adds a field that no document names
 // to the first object of each JSON answer.
 func newer(t *testing.T, service string) *httptest.Server {
@@ -27,6 +50,7 @@ func newer(t *testing.T, service string) *httptest.Server {
 	address, err := url.Parse(service)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(address)
+	proxy.Transport = repeating{}
 	proxy.ModifyResponse = func(response *http.Response) error {
 		if !strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
 			return nil

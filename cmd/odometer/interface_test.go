@@ -235,7 +235,7 @@ func apiKeys(t *testing.T, r running) {
 			continue
 		}
 		status := func(key string) int {
-			code, _ := call(t, "GET", r.replicas[1]+"/v1/meters", key, "")
+			code, _ := callUntilAnswered(t, "GET", r.replicas[1]+"/v1/meters", key, "")
 			return code
 		}
 		require.Equal(t, 200, status(secret))

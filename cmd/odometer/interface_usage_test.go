@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
@@ -326,7 +328,7 @@ func pricing(t *testing.T, r running) {
 		item.Steps = nil
 		require.Equal(t, client.PreviewItem{MeterSlug: "calls", MeterId: made.Id, Usage: usage, UnitPrice: "0.5", Currency: "USD", Amount: json.Number(amount), PriceSource: new(client.PreviewItemPriceSourceMeter)}, item)
 	}
-	_, text := call(t, "GET", o.url+"/v1/meters/calls/pricing", o.key, "")
+	_, text := callUntilAnswered(t, "GET", o.url+"/v1/meters/calls/pricing", o.key, "")
 	requireShape(t, `{"versions":[{"base_price":"number","included_units":"number","overage_rate":"number"}]}`, []byte(text))
 }
 
@@ -345,9 +347,11 @@ func billing(t *testing.T, r running) {
 	require.Equal(t, 200, saved.StatusCode(), string(saved.Body))
 	require.NotContains(t, string(saved.Body), secret)
 
-	synced, err := o.SyncBillingWithResponse(t.Context(), client.SyncBilling{CustomerExternalId: awkward})
-	require.NoError(t, err)
-	require.Equal(t, 200, synced.StatusCode(), string(synced.Body))
+	var synced *client.SyncBillingResponse
+	dbtest.Eventually(t, func() error { // the API waits only 25 seconds for a sync to end
+		synced, err = o.SyncBillingWithResponse(t.Context(), client.SyncBilling{CustomerExternalId: awkward})
+		return expect.Status("sync", synced, err, http.StatusOK)
+	})
 	require.EqualValues(t, "succeeded", synced.JSON200.Status, string(synced.Body))
 	_, text := call(t, "GET", hook.URL+"/received", "", "")
 	var received []receiver.Delivery

@@ -123,7 +123,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	w.call(201, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":%q,"event_types":["sync.failed"]}`, fails.URL))
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":2.5}`)
 	p.scraped(`odometer_syncs_total{outcome="failed"}`) // so that the next failure is an increase
-	status, text := call(t, "POST", provider.URL+"/behave", "", `{"status":410,"times":1}`)
+	status, text := call(t, "POST", provider.URL+"/behave", "", `{"status":410,"times":1000}`)
 	require.Less(t, status, 300, text)
 	w.sync("acme")
 	w.exec(`update billing_reports set state = 'in_doubt'`)

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -36,6 +37,18 @@ func call(t *testing.T, method, url, key, body string) (status int, answer strin
 		return 0, err.Error()
 	}
 	return response.StatusCode, string(text)
+}
+
+// callUntilAnswered repeats a request while the API answers 503, which it may do on a busy machine.
+func callUntilAnswered(t *testing.T, method, url, key, body string) (status int, answer string) {
+	t.Helper()
+	dbtest.Eventually(t, func() error {
+		if status, answer = call(t, method, url, key, body); status == http.StatusServiceUnavailable {
+			return errors.New(answer)
+		}
+		return nil
+	})
+	return status, answer
 }
 
 // replicas are the APIs of a system, which a test kills while it sends requests.
@@ -174,11 +187,11 @@ func requireAcceptedSurvive(t *testing.T, end func(*proc.Process, testing.TB)) (
 	api.Start(t)
 	for id := range sent { // clients repeat requests with an unknown outcome
 		if !accepted[id] {
-			status, body := call(t, "POST", api.URL+"/v1/events", key, event(id))
+			status, body := callUntilAnswered(t, "POST", api.URL+"/v1/events", key, event(id))
 			require.Equal(t, http.StatusOK, status, body)
 		}
 	}
-	_, total := call(t, "GET", api.URL+"/v1/usage/total?customer=acme", key, "")
+	_, total := callUntilAnswered(t, "GET", api.URL+"/v1/usage/total?customer=acme", key, "")
 	require.JSONEq(t, fmt.Sprintf(`{"total":%d}`, len(sent)), total)
 	return accepted, kept
 }
@@ -189,10 +202,10 @@ func TestTheAPIWorksWithoutTemporal(t *testing.T) {
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	_, key := system.Tenant(t)
 	api := system.API(t)
-	status, body := call(t, "GET", api.URL+"/readyz", "", "")
+	status, body := callUntilAnswered(t, "GET", api.URL+"/readyz", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable","bodies":"ok"}`, body)
-	status, body = call(t, "POST", api.URL+"/v1/events", key, event("a"))
+	status, body = callUntilAnswered(t, "POST", api.URL+"/v1/events", key, event("a"))
 	require.Equal(t, http.StatusOK, status, body)
 	status, _ = call(t, "GET", api.URL+"/metrics", "", "")
 	require.Equal(t, http.StatusNotFound, status, "clients see no metrics")

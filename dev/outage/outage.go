@@ -29,17 +29,15 @@ type outage struct {
 	out       io.Writer
 	customers []client.Customer // those with an id at Stripe
 	sent      int               // the number of events
+	timeLimit time.Duration     // the maximum time to wait for any condition
 }
-
-// timeLimit is the maximum time to wait for any condition.
-const timeLimit = 3 * time.Minute
 
 func newOutage(c config, t temporal.Client, w worker, out io.Writer) (*outage, error) {
 	api, err := client.NewClientWithResponses(c.BaseURL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+c.AdminKey)
 		return nil
 	}))
-	return &outage{config: c, api: api, temporal: t, worker: w, out: out}, err
+	return &outage{config: c, api: api, temporal: t, worker: w, out: out, timeLimit: 3 * time.Minute}, err
 }
 
 func (o *outage) run(ctx context.Context) error {
@@ -120,7 +118,7 @@ func (o *outage) hang(ctx context.Context) error {
 		return err
 	}
 	answers := o.syncAll(ctx)
-	err = eventually(ctx, timeLimit, func() error {
+	err = eventually(ctx, o.timeLimit, func() error {
 		now, err := o.records(ctx)
 		if err == nil && now < before+calls {
 			err = fmt.Errorf("%d usage records were taken", now-before)

@@ -60,8 +60,12 @@ func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 	if last.err != nil {
 		return nil, last.err
 	}
-	if last.run.Status != "succeeded" {
-		return nil, fmt.Errorf("the last sync of %s is %s: %s", c.ExternalId, last.run.Status, last.run.Error)
+	run, err := o.awaitSync(ctx, last.run.Id)
+	if err != nil {
+		return nil, err
+	}
+	if run.Status != "succeeded" {
+		return nil, fmt.Errorf("the last sync of %s is %s: %s", c.ExternalId, run.Status, run.Error)
 	}
 	state, err := o.state(ctx)
 	if err != nil {
@@ -69,7 +73,7 @@ func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 	}
 	var lines []line
 	for _, item := range itemsOf(state, *c.BillingProviderId) {
-		l := line{customer: c.ExternalId, meter: meterOf(last.run.Lines, item), billed: item.Quantity}
+		l := line{customer: c.ExternalId, meter: meterOf(run.Lines, item), billed: item.Quantity}
 		if l.usage, err = o.usage(ctx, l, item); err != nil {
 			return nil, err
 		}
@@ -77,6 +81,21 @@ func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 		lines = append(lines, l)
 	}
 	return lines, nil
+}
+
+// awaitSync waits until a sync ends, because the API answers the request for a sync after 25 seconds at the latest.
+func (o *outage) awaitSync(ctx context.Context, id string) (run *client.SyncRun, err error) {
+	err = eventually(ctx, o.timeLimit, func() error {
+		got, err := o.api.GetBillingSyncWithResponse(ctx, id)
+		if err := expect.Status("read sync", got, err, http.StatusOK); err != nil {
+			return err
+		}
+		if run = got.JSON200; run.FinishedAt == nil {
+			return fmt.Errorf("sync %s is %s", id, run.Status)
+		}
+		return nil
+	})
+	return run, err
 }
 
 func (o *outage) state(ctx context.Context) (state stripetest.State, err error) {

@@ -63,7 +63,7 @@ func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
 // showWaiting waits until the runs of all customers and of Auto-Sync are retrying, and prints them.
 func (o *outage) showWaiting(ctx context.Context) error {
 	var runs []waiting
-	err := eventually(ctx, timeLimit, func() (err error) {
+	err := eventually(ctx, o.timeLimit, func() (err error) {
 		if runs, err = o.waiting(ctx); err == nil && len(runs) <= len(o.customers) {
 			err = fmt.Errorf("%d runs wait", len(runs))
 		}
@@ -110,7 +110,7 @@ func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
 
 // settle waits until no run is open.
 func (o *outage) settle(ctx context.Context) error {
-	err := eventually(ctx, timeLimit, func() error {
+	err := eventually(ctx, o.timeLimit, func() error {
 		runs, err := o.open(ctx)
 		if err != nil || len(runs) == 0 {
 			return err

@@ -21,7 +21,7 @@ import (
 // goTest is the common part of all go test commands. More tests run in parallel than there are cores,
 // because tests mostly wait for servers. The timeout ends only a package that hangs. The test cache is not
 // used, because property tests try other histories in each run.
-var goTest = []string{"test", "-json", "-count=1", "-timeout", "60m", "-p", "5", "-parallel", "6"}
+var goTest = []string{"test", "-json", "-count=1", "-timeout", "6h", "-p", "5", "-parallel", "6"}
 
 func main() {
 	race := flag.Bool("race", false, "run the tests with Go's race detector")

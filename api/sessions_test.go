@@ -23,7 +23,6 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
-	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -333,7 +332,7 @@ func TestWhatAStrangerGuessesLocksNobodyOut(t *testing.T) {
 // TestReplicasCountSignInsAndFailuresTogether checks that replicas share the counts of sign-ins and of failed attempts.
 func TestReplicasCountSignInsAndFailuresTogether(t *testing.T) {
 	t.Parallel()
-	shared, err := api.OpenRedis(proc.RedisURL(t, 1))
+	shared, err := api.OpenRedis(os.Getenv("TEST_REDIS_URL"))
 	require.NoError(t, err)
 	defer shared.Close()
 	b := setup(t)

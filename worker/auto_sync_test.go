@@ -230,7 +230,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 		s.useAll(changed)
 		few, result := s.autoSync()
 		s.requireResult(workflows.BulkSyncResult{Customers: changed, Sent: changed}, result)
-		require.Len(t, s.statements(), changed)
+		s.requireDeliveries(s.lastAutoSync(), changed)
 		for _, total := range s.billed() {
 			require.Equal(t, strconv.Itoa(round+2), total)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 // statement returns the sequence and the usage of the last delivery.
@@ -89,7 +90,7 @@ func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
 			require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 			_, usage := s.statement()
 			require.Equal(t, want.usage, usage)
-			s.requireDeliveries(want.deliveries)
+			s.requireDeliveries(workflows.SyncCustomerID(s.tenant, s.customer.ID), want.deliveries)
 			closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, clock.Month(time.Now(), 2))
 			require.NoError(t, err)
 			require.Positive(t, closed.Closed)

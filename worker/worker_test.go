@@ -260,14 +260,13 @@ func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
 	require.Equal(t, metering.SyncSucceeded, s.await(second).Status)
 	require.Equal(t, "1", s.billed()[s.customer.ExternalID])
-	s.requireDeliveries(1)
+	s.requireDeliveries(workflows.SyncCustomerID(s.tenant, s.customer.ID), 1)
 }
 
-// requireDeliveries requires this number of deliveries to the receiver, or more if an attempt of the last sync was
-// repeated.
-func (s *system) requireDeliveries(want int) {
+// requireDeliveries requires this number of deliveries to the receiver, or more if an attempt of the run was repeated.
+func (s *system) requireDeliveries(workflowID string, want int) {
 	s.Helper()
-	if s.isRetried(workflows.SyncCustomerID(s.tenant, s.customer.ID)) {
+	if s.isRetried(workflowID) {
 		require.GreaterOrEqual(s, len(s.received()), want)
 		return
 	}

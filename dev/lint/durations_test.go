@@ -14,9 +14,8 @@ import (
 )
 
 // Tests assert the order of steps, counts, and the times of an injected clock. They do not assert measured
-// durations, which depend on the load of the machine. make bench, make attack and make
-// newcomer assert measured durations.
-// Within synctest.Test, and in Temporal's test environment, time is simulated.
+// durations, which depend on the load of the machine. make bench, make attack and make newcomer assert measured
+// durations. Within synctest.Test, and in Temporal's test environment, time is simulated.
 
 // clockCalls lists functions that read the machine's clock, compare times with a tolerance, or wait for a time.
 var clockCalls = map[string]bool{

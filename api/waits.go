@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// Maximum waits of requests for shared resources and for other services. These are variables because tests use longer waits, so that
-// they do not fail on a busy machine.
+// Maximum waits of requests for shared resources and for other services. These are variables because tests use longer
+// waits, so that they do not fail on a busy machine.
 var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
 	bodyWait          = 2 * time.Second        // for memory for the body of an unauthenticated sender

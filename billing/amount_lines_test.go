@@ -295,6 +295,16 @@ func TestWhatAChargeIsComparedWith(t *testing.T) {
 			r.Line.Void = true
 			f.Reported = []billing.Reported{r, former(invoicedLine(t, *f, "0", "0"))}
 		}, &compared{"3", "0", "0", "0", "3", billing.ReconciliationWaived, billing.ReasonVoid}},
+		"OneThatWasRaisedAndIsVoid": {func(f *billing.Facts) {
+			r := invoicedLine(t, *f, "3", "8")
+			r.Line.Void = true
+			f.Reported = []billing.Reported{r}
+		}, &compared{"3", "0", "0", "0", "3", billing.ReconciliationWaived, billing.ReasonVoid}},
+		"OneOfTwoThatIsVoid": {func(f *billing.Facts) {
+			r := invoicedLine(t, *f, "1", "1")
+			r.Line.Void = true
+			f.Reported = []billing.Reported{r, former(invoicedLine(t, *f, "2", "2"))}
+		}, &compared{"3", "2", "0", "0", "3", billing.ReconciliationWaived, billing.ReasonVoid}},
 		"AndElsewhere": {func(f *billing.Facts) {
 			other := changed(set(t, *f, "1"), func(r *billing.Reported) { r.Connection = 9 })
 			f.Reported = []billing.Reported{invoicedLine(t, *f, "2", "2"), other}

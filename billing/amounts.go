@@ -161,20 +161,22 @@ func (p Period) isBilledIn(i invoiced) bool {
 }
 
 // compareAmounts sets the figures and the state of a reconciliation from the lines of final invoices. A line that a
-// user lowered at the provider is treated as billed at the amount that Odometer set.
+// user lowered at the provider is treated as billed at the amount that Odometer set. A void line bills nothing.
 func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
 	void, edited := false, false
 	for _, line := range lines {
-		r.Reported, r.Invoiced, void = r.Reported.Add(line.Set), r.Invoiced.Add(line.Amount), void || line.Void
+		r.Reported = r.Reported.Add(line.Set)
+		if line.Void {
+			void = true
+			continue
+		}
+		r.Invoiced = r.Invoiced.Add(line.Amount)
 		if !agree(line.Amount, line.Set, currency) {
 			r.Unexplained, edited = r.Unexplained.Add(notNegative(line.Amount.Sub(line.Set))), true
 		}
 	}
 	r.Reported = r.Reported.Add(r.Elsewhere)
 	r.Billed = r.Reported
-	if void {
-		r.Invoiced = metering.Decimal{}
-	}
 	if agree(r.Billed, r.Units, currency) {
 		r.Billed = r.Units
 	}

@@ -49,7 +49,7 @@ type Reconciliation struct {
 
 	Units       metering.Decimal // total of the closed period, in the decimals that the provider accepts
 	Reported    metering.Decimal // units that providers have accepted
-	Invoiced    metering.Decimal // units that final invoices bill; 0 if one of them is void
+	Invoiced    metering.Decimal // units that final invoices bill; in quantities, 0 if one of them is void
 	Unexplained metering.Decimal // invoiced units that Odometer did not report
 	Elsewhere   metering.Decimal // units that are billed without a final invoice to read
 	Billed      metering.Decimal // units that are treated as billed, including Elsewhere: they are never charged again

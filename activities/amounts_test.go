@@ -223,7 +223,7 @@ func TestWhatComesAfterALineWasTakenIsCarried(t *testing.T) {
 	s.closeAndReport(nil)
 	require.Len(t, s.pending(), 1)
 	require.Equal(t, "2000000", s.pending()[0].Amount.String())
-	s.requireReconciled("delta", "50000 of 70000 are invoiced: carried, not reported")
+	s.requireReconciled("delta", "50000 of 70000 are invoiced: carried, unreported")
 }
 
 // call sends a POST request to the fake that does not come from Odometer. pairs contains the keys and values of the
@@ -314,7 +314,7 @@ func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, ledger.Pass{}, nil, s.fake.Now())
 	require.NoError(t, err)
 	require.NotEmpty(t, planned.Excluded)
-	require.Contains(t, planned.Excluded[0].Reason, "billing credits")
+	require.Contains(t, planned.Excluded[0].Detail, "billing credits")
 
 	s.fake.SetCredits("cus_1", 0)
 	require.Equal(t, 1, s.report())
@@ -353,7 +353,7 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 	s.hear(invoice)
 	s.closeAndReport(nil)
 	require.Empty(t, s.pending())
-	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, the invoice was voided")
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, invoice_void")
 
 	open, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, ledger.ReconciliationFilter{State: billing.ReconciliationWaived}, 10))
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ type batchSteps struct {
 	leased   *ledger.Leased   // lease of the plan's first report; nil: the plan has no report
 	accepted *ledger.Accepted // last accepted report, which is recorded together with the next change
 	kind     billing.Kind     // of the accepted report
-	excluded []metering.ExcludedMeter
+	excluded []billing.Exclusion
 }
 
 func (s *batchSteps) Read(again bool) (failure string, err error) {

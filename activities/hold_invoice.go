@@ -101,7 +101,8 @@ const reasonsShown = 20
 func (a *Activities) found(look ledger.HoldLook, d billing.HoldDecision) LookAtHoldResult {
 	result := LookAtHoldResult{CustomerID: look.CustomerID, Page: a.pageOf(look.CustomerID), State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
 	for _, r := range d.Reasons[:min(len(d.Reasons), reasonsShown)] {
-		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
+		text := r.Text(r.MeterID.String())
+		result.Found = append(result.Found, text.Message+". "+text.NextStep)
 	}
 	if more := len(d.Reasons) - reasonsShown; more > 0 {
 		result.Found = append(result.Found, fmt.Sprintf("%d more reasons; GET /v1/billing/holds lists them", more))

@@ -35,7 +35,7 @@ func (s *subscriber) reconciled() (text string) {
 		if r.MeterSlug == "delta" && r.Period.Start.Equal(s.first.Start) {
 			text = fmt.Sprintf("%s %s", r.State, r.Billed)
 			if r.Reason != "" {
-				text += ": " + r.Reason
+				text += ": " + string(r.Reason)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestASubscriptionThatWasCancelledAtOnceHasNoOtherInvoice(t *testing.T) {
 	s.cancels("")
 	s.closes()
 	s.lists(1)
-	require.Equal(t, "carried 0: the subscription ended, and no invoice bills the usage", s.reconciled())
+	require.Equal(t, "carried 0: subscription_ended", s.reconciled())
 	s.fake.Advance(48 * time.Hour)
 	s.lists(0)
 }

@@ -230,7 +230,7 @@ func TestWhatAnInvoiceOfOursLacksIsCarried(t *testing.T) {
 	s.call("/v1/invoices/" + s.own()[0].ID + "/finalize")
 	require.False(t, s.sent(planned[1]), "it takes no lines any more")
 	s.hearOwn()
-	s.requireReconciled("last", "0 of 10000 are invoiced: carried, not reported")
+	s.requireReconciled("last", "0 of 10000 are invoiced: carried, unreported")
 	s.closeMonth(1)
 	require.Len(t, s.own(), 2)
 	require.Equal(t, "1000000", s.own()[1].Total.String())
@@ -247,7 +247,7 @@ func TestAVoidedInvoiceOfOursIsWaived(t *testing.T) {
 	s.closePeriods(nil)
 	s.ingest("delta", "1")
 	s.closeMonth(1)
-	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, the invoice was voided", "10000 of 10000 are invoiced: agreed")
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, invoice_void", "10000 of 10000 are invoiced: agreed")
 	require.Equal(t, "1000000", s.own()[1].Total.String())
 }
 

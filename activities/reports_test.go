@@ -343,7 +343,7 @@ func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
 		from billing_reconciliations
 		where tenant_id = $1
 		  and reported > 0`, s.tenant).Scan(&found))
-	require.Equal(t, "2 of 7 are invoiced: carried, accepted, not billed", found)
+	require.Equal(t, "2 of 7 are invoiced: carried, not_billed", found)
 	s.quiesce(nil)
 	require.Len(t, s.fake.State().Accounts[0].Pending, 1, "once")
 }

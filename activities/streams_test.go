@@ -161,7 +161,7 @@ func (s *subscriber) requireAgreement() {
 	for _, l := range lines {
 		if l.LateFor == nil {
 			require.NotContains(s, shown, l.MeterSlug)
-			shown[l.MeterSlug] = l.Usage.String() + l.Excluded
+			shown[l.MeterSlug] = l.Usage.String() + l.Excluded.Text().Message
 		}
 	}
 	require.Equal(s, "0", shown["seats"])

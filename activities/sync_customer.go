@@ -107,9 +107,9 @@ type Unresolved struct {
 	PeriodStart time.Time                   `json:"period_start"`
 	PeriodEnd   time.Time                   `json:"period_end"`
 	State       billing.ReconciliationState `json:"state"`
-	Reason      string                      `json:"reason,omitempty"`
-	Units       metering.Decimal            `json:"units"`
-	Invoiced    *metering.Decimal           `json:"invoiced,omitempty"`
+	billing.Text
+	Units    metering.Decimal  `json:"units"`
+	Invoiced *metering.Decimal `json:"invoiced,omitempty"`
 }
 
 // unresolvedShown bounds the number of unresolved reconciliations that a run shows. The API lists
@@ -130,7 +130,7 @@ func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (Finish
 		activity.GetLogger(ctx).Warn("the worker cannot read the unresolved reconciliations", "error", err)
 	}
 	for _, u := range unresolved {
-		result.Unresolved = append(result.Unresolved, Unresolved{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason, u.Units, u.Invoiced})
+		result.Unresolved = append(result.Unresolved, Unresolved{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason.Text(), u.Units, u.Invoiced})
 	}
 	return result, nil
 }

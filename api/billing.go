@@ -20,9 +20,7 @@ type previewItem struct {
 	UnitPrice metering.Decimal `json:"unit_price" doc:"Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package"`
 	Amount    metering.Decimal `json:"amount" doc:"Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
-	Excluded  string           `json:"excluded,omitempty" doc:"Reason why the meter is not billed, as of the customer's last sync"`
-
-	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, 'usage' and 'amount' are 0"`
+	Excluded  *Exclusion       `json:"excluded,omitempty"`
 
 	PriceSource     billing.PriceSource `json:"price_source,omitempty" doc:"Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if none of Odometer's prices applies" example:"meter"`
 	ProviderPrice   string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
@@ -41,6 +39,7 @@ func (s *server) registerBillingPreview() {
 		"Returns the charge of each meter as if the current billing period ended now. Nothing is reported.\n\n"+
 			"- Amounts that were already reported are not deducted.\n"+
 			"- Items with `late_for` are late usage of closed periods.\n"+
+			"- Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.\n"+
 			"- `GET /v1/billing/explain` returns the breakdown of a charge."), s.previewBilling)
 }
 
@@ -59,8 +58,10 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 	for _, l := range lines {
 		item := previewItem{
 			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-			Excluded: l.Excluded, Backfilling: l.Excluded == billing.ExcludedBackfilling, ProviderPrice: priceID(l.Price), PriceSource: l.Source,
-			Steps: showSteps(l.Working),
+			ProviderPrice: priceID(l.Price), PriceSource: l.Source, Steps: showSteps(l.Working),
+		}
+		if l.Excluded.Code != "" {
+			item.Excluded = new(showExclusion(l.Excluded))
 		}
 		if l.Differs != nil {
 			differs := showDifference(*l.Differs)

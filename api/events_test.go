@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -237,9 +238,10 @@ func TestAMeterThatIsBackfilledHidesNoOther(t *testing.T) {
 	var preview []client.PreviewItem
 	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/billing/preview?customer=a", "").body), &preview))
 	require.Equal(t, "6", preview[0].Amount.String())
-	require.Nil(t, preview[0].Backfilling)
+	require.Nil(t, preview[0].Excluded)
 	require.Equal(t, "0 0", preview[1].Usage.String()+" "+preview[1].Amount.String())
-	require.True(t, *preview[1].Backfilling)
+	reason := billing.ExclusionReason{Code: billing.ExcludedBackfilling}.Text()
+	require.Equal(t, client.Exclusion{Reason: "backfilling", Message: reason.Message, NextStep: reason.NextStep}, *preview[1].Excluded)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/billing/revenue", "").status)
 }
 

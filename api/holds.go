@@ -56,8 +56,8 @@ type heldPeriod struct {
 }
 
 type holdReason struct {
-	Code      billing.HoldCode  `json:"code"`
-	Message   string            `json:"message" example:"api-calls: the provider has accepted 100 units and has counted 90"`
+	Code billing.HoldCode `json:"code"`
+	billing.Text
 	MeterID   string            `json:"meter_id,omitempty" example:"mtr_7"`
 	MeterSlug string            `json:"meter_slug,omitempty" example:"api-calls"`
 	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Reported units. For charge_differs, the reported amount"`
@@ -79,7 +79,7 @@ func showHold(h ledger.Hold) invoiceHold {
 		ReleasedBy: string(h.Actor), Note: h.Note, LookedAt: h.LookedAt, EndedAt: h.EndedAt, CreatedAt: h.RecordedAt.UTC(),
 	}
 	for _, r := range h.Reasons {
-		reason := holdReason{Code: r.Code, Message: r.Sentence(h.Slugs[r.MeterID]), Ours: r.Ours, Theirs: r.Theirs}
+		reason := holdReason{Code: r.Code, Text: r.Text(h.Slugs[r.MeterID]), Ours: r.Ours, Theirs: r.Theirs}
 		if r.MeterID != 0 {
 			reason.MeterID, reason.MeterSlug = r.MeterID.String(), h.Slugs[r.MeterID]
 		}

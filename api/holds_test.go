@@ -70,6 +70,7 @@ func TestHeldInvoicesAreListedWithWhatDisagrees(t *testing.T) {
 	require.Len(t, h.Reasons, 1)
 	require.Equal(t, "calls", *h.Reasons[0].MeterSlug)
 	require.Equal(t, "calls: the provider has accepted 10 units and has counted 9", h.Reasons[0].Message)
+	require.Equal(t, billing.HoldReason{Code: billing.HoldNotCounted}.Text("").NextStep, h.Reasons[0].NextStep)
 	require.Equal(t, []string{"release"}, h.Actions)
 	require.EqualValues(t, "planned", h.Hold.State)
 	require.Nil(t, h.Release)

@@ -211,7 +211,7 @@ func TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"acme 20 1", "other 20 1"}, lines, "of acme, only the event in $other has no price")
-	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{"reason":"unpriced_dimension","currency":null,"customers":2,"lines":2,"estimate":null}`)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{`+reasonFields(billing.UnpricedDimension)+`,"currency":null,"customers":2,"lines":2,"estimate":null}`)
 	var causes []string
 	for _, item := range b.listAttention(t, "kind=unrated_usage").Data {
 		causes = append(causes, item.Reference+": "+item.Cause)

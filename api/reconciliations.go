@@ -61,12 +61,13 @@ type reconciliation struct {
 	Invoiced reconciledTheirs  `json:"invoiced"`
 	Billed   *metering.Decimal `json:"billed_quantity,omitempty" doc:"Units that count as billed and are never charged again. Absent while 'state' is 'open'"`
 
-	State     billing.ReconciliationState `json:"state"`
-	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if the invoices agree" example:"accepted, not billed"`
-	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Send a decision to the path with its name below the reconciliation. The path of write_off is 'write-off'"`
-	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules decided the state, or if the state is undecided" example:"key_12"`
-	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while 'state' is 'open'"`
-	Note      string                      `json:"note" doc:"Reason given by the operator"`
+	State  billing.ReconciliationState  `json:"state"`
+	Reason billing.ReconciliationReason `json:"reason,omitempty" doc:"Reason for the difference between the invoices and the closed period. Absent if the invoices agree, and while 'state' is 'open'"`
+	billing.Text
+	Actions   []billing.Decision `json:"actions" doc:"Available decisions. Send a decision to the path with its name below the reconciliation. The path of write_off is 'write-off'"`
+	DecidedBy string             `json:"decided_by" doc:"Operator that decided the state. Empty if the rules decided the state, or if the state is undecided" example:"key_12"`
+	DecidedAt *time.Time         `json:"decided_at" doc:"Time of the decision. Null while 'state' is 'open'"`
+	Note      string             `json:"note" doc:"Reason given by the operator"`
 
 	Invoices []reconciledInvoice `json:"invoices" doc:"Invoices of the provider's period that contains this billing period, as last read"`
 }
@@ -103,13 +104,17 @@ type reconciledInvoice struct {
 }
 
 func showReconciliation(r ledger.Reconciled) reconciliation {
+	text := r.Reason.Text()
+	if r.Actor != "" { // an operator has decided
+		text.NextStep = ""
+	}
 	shown := reconciliation{
 		CustomerID: r.CustomerID.String(), ExternalID: r.ExternalID, CustomerName: r.CustomerName,
 		Period:  reconciledPeriod{r.PeriodID.String(), r.Period.Start.UTC(), r.Period.End.UTC()},
 		MeterID: r.MeterID.String(), MeterSlug: r.MeterSlug,
 		Bills: r.Bills, Ours: reconciledOurs{r.Usage, r.Charge, r.Currency}, Accepted: r.Accepted, Counted: r.Counted,
 		Invoiced: reconciledTheirs{r.Invoiced, r.Unexplained, r.InvoicedAmount, r.InvoicedCurrency},
-		State:    r.State, Reason: r.Reason, Actions: append([]billing.Decision{}, r.Decisions()...),
+		State:    r.State, Reason: r.Reason, Text: text, Actions: append([]billing.Decision{}, r.Decisions()...),
 		DecidedBy: string(r.Actor), DecidedAt: r.DecidedAt, Note: r.Note, Invoices: []reconciledInvoice{},
 	}
 	if r.State != billing.ReconciliationOpen {

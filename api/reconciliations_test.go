@@ -37,12 +37,20 @@ func (b *bundle) reconciled(t *testing.T) (periods map[billing.ReconciliationSta
 		if state != billing.ReconciliationOpen {
 			books.Reconcile(period, billing.Reconciliation{
 				MeterID: calls.ID, Units: metering.Whole(10), Reported: metering.Whole(9), Invoiced: metering.Whole(7), Billed: metering.Whole(10),
-				State: state, Reason: billing.ReasonNotBilled,
+				State: state, Reason: reasonOfState(state),
 			})
 		}
 		periods[state] = period.String()
 	}
 	return periods
+}
+
+// reasonOfState returns the reason of the reconciliation that reconciled creates with the state.
+func reasonOfState(state billing.ReconciliationState) billing.ReconciliationReason {
+	if state == billing.ReconciliationOpen || state == billing.ReconciliationAgreed {
+		return billing.ReasonAgreed
+	}
+	return billing.ReasonNotBilled
 }
 
 func (b *bundle) reconciliations(t *testing.T, query string) client.ListReconciliation {
@@ -90,6 +98,13 @@ func TestReconciliationsAreListed(t *testing.T) {
 		require.Equal(t, state == billing.ReconciliationOpen, r.BilledQuantity == nil)
 		require.Equal(t, state == billing.ReconciliationOpen, r.DecidedAt == nil)
 		require.Empty(t, r.DecidedBy)
+		reason := reasonOfState(state)
+		require.Equal(t, reason == billing.ReasonAgreed, r.Reason == nil)
+		if r.Reason != nil {
+			require.EqualValues(t, reason, *r.Reason)
+		}
+		want := reason.Text()
+		require.Equal(t, want, billing.Text{Message: r.Message, NextStep: r.NextStep})
 	}
 	var paged []client.Reconciliation
 	for page := b.reconciliations(t, "?page_size=4"); ; page = b.reconciliations(t, "?page_size=4&page_token="+url.QueryEscape(*page.NextPageToken)) {
@@ -143,6 +158,8 @@ func TestOperatorsWaiveRebillAndWriteOff(t *testing.T) {
 		r := b.decide(t, period, verb.path, " because of "+verb.path+"\n")
 		require.Equal(t, []string{verb.state, verb.billed, "because of " + verb.path}, []string{string(r.State), r.BilledQuantity.String(), r.Note})
 		require.Equal(t, verb.left, r.Actions)
+		require.Equal(t, before.Message, r.Message)
+		require.Empty(t, r.NextStep, "an operator has decided")
 		require.True(t, strings.HasPrefix(r.DecidedBy, "key_"), r.DecidedBy)
 		require.Equal(t, r, b.decide(t, period, verb.path, "again"), "twice is the same as once")
 		require.Equal(t, []client.Reconciliation{r}, b.reconciliations(t, "?period="+period).Data)
@@ -209,10 +226,14 @@ func TestASyncShowsWhatIsNotSettled(t *testing.T) {
 	for _, u := range *run.Reconciliations {
 		require.Equal(t, periods[billing.ReconciliationState(u.State)], u.Period.Id)
 		require.Equal(t, []string{"calls", "10"}, []string{u.MeterSlug, u.Units.String()})
+		want := reasonOfState(billing.ReconciliationState(u.State)).Text()
+		require.Equal(t, want, billing.Text{Message: u.Message, NextStep: u.NextStep})
 		if u.State == "open" {
 			require.Nil(t, u.Difference)
+			require.Nil(t, u.Reason)
 			continue
 		}
+		require.EqualValues(t, "not_billed", *u.Reason)
 		require.Equal(t, []string{"7", "-3"}, []string{u.Invoiced.String(), u.Difference.String()})
 	}
 }

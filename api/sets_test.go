@@ -23,11 +23,11 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.Component("").Values()), valuesOf(billing.Kind("").Values()), valuesOf(billing.State("").Values()),
 		valuesOf([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}), // of reports with lines
 		valuesOf(billing.PeriodState("").Values()), valuesOf(billing.PriceSource("").Values()), billing.StepNames(),
-		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.Decision("").Values()),
+		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.ReconciliationReason("").Values()), valuesOf(billing.Decision("").Values()),
 		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // states to which a report is resolved
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.LatePolicy("").Values()), valuesOf(metering.ConflictPolicy("").Values()),
-		valuesOf(billing.UnratedReason("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
+		valuesOf(billing.UnratedReason("").Values()), valuesOf(billing.ExclusionCode("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
 		valuesOf(metering.Verdict("").Values()), valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(db.AttentionKind("").Values()), valuesOf(metering.QuotaMode("").Values()), valuesOf(metering.QuotaPeriod("").Values()), valuesOf(billing.Model("").Values()),

@@ -45,7 +45,7 @@ type syncLine struct {
 type excludedMeter struct {
 	MeterID   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
-	Reason    string `json:"reason"`
+	Exclusion
 }
 
 type syncRun struct {
@@ -70,14 +70,15 @@ type syncRun struct {
 
 // unresolved is a reconciliation that can need a decision by an operator.
 type unresolved struct {
-	Period     reconciledPeriod            `json:"period"`
-	MeterID    string                      `json:"meter_id"`
-	MeterSlug  string                      `json:"meter_slug"`
-	State      billing.ReconciliationState `json:"state"`
-	Reason     string                      `json:"reason"`
-	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing"`
-	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices, or the amount in a period that is billed in amounts. Absent while 'state' is 'open'"`
-	Difference *metering.Decimal           `json:"difference,omitempty" doc:"'invoiced' less 'units'. Negative if the invoices bill less"`
+	Period    reconciledPeriod             `json:"period"`
+	MeterID   string                       `json:"meter_id"`
+	MeterSlug string                       `json:"meter_slug"`
+	State     billing.ReconciliationState  `json:"state"`
+	Reason    billing.ReconciliationReason `json:"reason,omitempty" doc:"Reason for the difference between the invoices and the closed period. Absent while 'state' is 'open'"`
+	billing.Text
+	Units      metering.Decimal  `json:"units" doc:"Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing"`
+	Invoiced   *metering.Decimal `json:"invoiced,omitempty" doc:"Units on final invoices, or the amount in a period that is billed in amounts. Absent while 'state' is 'open'"`
+	Difference *metering.Decimal `json:"difference,omitempty" doc:"'invoiced' less 'units'. Negative if the invoices bill less"`
 }
 
 // unresolvedShown is the maximum number of unresolved reconciliations in the response of a sync.
@@ -101,7 +102,8 @@ func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID
 	for _, u := range list {
 		one := unresolved{
 			Period:  reconciledPeriod{u.PeriodID.String(), u.Period.Start.UTC(), u.Period.End.UTC()},
-			MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug, State: u.State, Reason: u.Reason, Units: u.Units, Invoiced: u.Invoiced,
+			MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug, State: u.State, Reason: u.Reason, Text: u.Reason.Text(),
+			Units: u.Units, Invoiced: u.Invoiced,
 		}
 		if u.Invoiced != nil {
 			more := u.Invoiced.Sub(u.Units)
@@ -128,7 +130,8 @@ func showSync(run metering.Sync) syncRun {
 		})
 	}
 	for _, m := range run.Excluded {
-		shown.Excluded = append(shown.Excluded, excludedMeter{m.MeterID.String(), m.MeterSlug, m.Reason})
+		reason := billing.ExclusionReason{Code: billing.ExclusionCode(m.Code), Detail: m.Detail}
+		shown.Excluded = append(shown.Excluded, excludedMeter{m.MeterID.String(), m.MeterSlug, showExclusion(reason)})
 	}
 	return shown
 }

@@ -49,12 +49,12 @@ type unratedUsage struct {
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter, the customer's plan nor the customer has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage.\n- unpriced_dimension: no price in 'dimensions' charges usage with these values."`
-	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
-	Usage        metering.Decimal      `json:"usage" doc:"Usage of the meter in the period. With unpriced_dimension, only the part with these values"`
-	EventCount   int64                 `json:"event_count"`
-	Estimate     *metering.Decimal     `json:"estimate" doc:"Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price"`
-	Currency     *string               `json:"currency" doc:"Null without a price" example:"USD"`
+	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage. 'message' and 'next_step' explain it"`
+	billing.Text
+	Usage      metering.Decimal  `json:"usage" doc:"Usage of the meter in the period. With unpriced_dimension, only the part with these values"`
+	EventCount int64             `json:"event_count"`
+	Estimate   *metering.Decimal `json:"estimate" doc:"Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price"`
+	Currency   *string           `json:"currency" doc:"Null without a price" example:"USD"`
 }
 
 type unratedPeriod struct {
@@ -77,7 +77,7 @@ func (unratedState) Values() (all []unratedState) {
 func showUnrated(u ledger.UnratedUsage) unratedUsage {
 	shown := unratedUsage{
 		CustomerID: u.Customer.String(), ExternalID: u.ExternalID, CustomerName: u.CustomerName, MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug,
-		Period: unratedPeriod{u.Period.Start.UTC(), u.Period.End.UTC(), unratedState(u.State)}, Reason: u.Reason, Detail: u.Detail,
+		Period: unratedPeriod{u.Period.Start.UTC(), u.Period.End.UTC(), unratedState(u.State)}, Reason: u.Reason, Text: u.Text(),
 		Usage: u.Usage, EventCount: u.Events, Estimate: u.Estimate,
 	}
 	if u.Estimate != nil {
@@ -109,11 +109,12 @@ func (s *server) listUnrated(ctx context.Context, in *listUnratedInput) (*listUn
 }
 
 type unratedTotal struct {
-	Reason    billing.UnratedReason `json:"reason"`
-	Currency  *string               `json:"currency" doc:"Null if the usage has no price" example:"USD"`
-	Customers int64                 `json:"customers"`
-	Lines     int64                 `json:"lines" doc:"Number of lines in the list"`
-	Estimate  *metering.Decimal     `json:"estimate" doc:"Sum of the estimates. Null if the usage has no price"`
+	Reason billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage. 'message' and 'next_step' explain it"`
+	billing.Text
+	Currency  *string           `json:"currency" doc:"Null if the usage has no price" example:"USD"`
+	Customers int64             `json:"customers"`
+	Lines     int64             `json:"lines" doc:"Number of lines in the list"`
+	Estimate  *metering.Decimal `json:"estimate" doc:"Sum of the estimates. Null if the usage has no price"`
 }
 
 type unratedTotalsInput struct{ UnratedMonths }
@@ -136,7 +137,7 @@ func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*un
 	out := new(unratedTotalsOutput)
 	out.Body.Since, out.Body.Data, out.Body.Caveat = billing.CalendarPeriod(since, tenant.Location()).Start.UTC(), []unratedTotal{}, billing.Caveat
 	for _, t := range totals {
-		shown := unratedTotal{Reason: t.Reason, Customers: t.Customers, Lines: t.Lines}
+		shown := unratedTotal{Reason: t.Reason, Text: t.Reason.Text(), Customers: t.Customers, Lines: t.Lines}
 		if t.Currency != "" {
 			shown.Currency, shown.Estimate = &t.Currency, &t.Estimate
 		}

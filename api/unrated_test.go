@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -20,6 +22,12 @@ func (b *bundle) unrated(t testing.TB, query string) (list client.ListUnratedUsa
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &list))
 	return list
+}
+
+// reasonFields returns the JSON fields of a line or a total with the reason.
+func reasonFields(reason billing.UnratedReason) string {
+	text := reason.Text()
+	return fmt.Sprintf(`"reason":%q,"message":%q,"next_step":%q`, reason, text.Message, text.NextStep)
 }
 
 // TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed checks usage before the customer's first billing period.
@@ -59,8 +67,8 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	require.Len(t, b.unrated(t, "?months=1").Data, 2, "usage of this month")
 
 	a := b.send(t, "GET", "/v1/billing/unrated/totals", "")
-	require.Contains(t, a.body, `{"reason":"before_first_period","currency":"USD","customers":2,"lines":2,"estimate":4.3}`)
-	require.Contains(t, a.body, `{"reason":"no_provider","currency":"USD","customers":2,"lines":2,"estimate":4}`)
+	require.Contains(t, a.body, `{`+reasonFields(billing.BeforeFirstPeriod)+`,"currency":"USD","customers":2,"lines":2,"estimate":4.3}`)
+	require.Contains(t, a.body, `{`+reasonFields(billing.NoProvider)+`,"currency":"USD","customers":2,"lines":2,"estimate":4}`)
 	require.Empty(t, setupAt(t, b.store).unrated(t, "").Data)
 
 	first := b.listAttention(t, "kind=unrated_usage&page_size=1")
@@ -68,7 +76,7 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	items := slices.Concat(first.Data, b.listAttention(t, "kind=unrated_usage&page_size=1&page_token="+*first.NextPageToken).Data)
 	slices.SortFunc(items, func(x, y client.AttentionItem) int { return strings.Compare(x.Id, y.Id) })
 	require.Equal(t, []string{"before_first_period/USD", "no_provider/USD"}, []string{items[0].Id, items[1].Id})
-	require.Equal(t, []string{"2 customers", "usage is older than its customer's first billing period", "/v1/billing/unrated", "4.3 USD"},
+	require.Equal(t, []string{"2 customers", "the usage is older than the customer's first billing period", "/v1/billing/unrated", "4.3 USD"},
 		[]string{items[0].Reference, items[0].Cause, items[0].Url, items[0].Amounts[0].Amount.String() + " " + items[0].Amounts[0].Currency})
 	require.Equal(t, early, items[0].Since.UTC())
 
@@ -89,8 +97,8 @@ func TestUsageWithoutAPriceIsListedWithoutAnEstimate(t *testing.T) {
 	require.Empty(t, b.unrated(t, "").Data)
 	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"currency":"USD"}`).status)
 	a := b.send(t, "GET", "/v1/billing/unrated", "")
-	require.Contains(t, a.body, `"reason":"no_price","detail":"","usage":1,"event_count":1,"estimate":null,"currency":null}`)
-	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{"reason":"no_price","currency":null,"customers":1,"lines":1,"estimate":null}`)
+	require.Contains(t, a.body, reasonFields(billing.NoPrice)+`,"usage":1,"event_count":1,"estimate":null,"currency":null}`)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{`+reasonFields(billing.NoPrice)+`,"currency":null,"customers":1,"lines":1,"estimate":null}`)
 	b.confirmed(t, "PUT", "/v1/meters/images/pricing", `{"overage_rate":0,"currency":"USD"}`)
 	require.NotContains(t, b.send(t, "GET", "/v1/billing/unrated", "").body, "no_price")
 }

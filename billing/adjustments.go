@@ -197,7 +197,7 @@ func (p *planner) lateCharges(target Period) {
 	}
 	for l, s := range p.lateLines(at) {
 		r, changed := p.lateCharge(at, l, s, target)
-		if reason := p.excludedCharge(r, s, target); changed && reason != "" {
+		if reason := p.excludedCharge(r, s, target); changed && reason.Code != "" {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false
 		}
@@ -228,15 +228,15 @@ func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r R
 	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 }
 
-// excludedCharge returns the reason for which the target period cannot bill a charge for late usage, or "" if it can.
-func (p *planner) excludedCharge(r Report, s *Reported, target Period) string {
+// excludedCharge returns the reason for which the target period cannot bill a charge for late usage.
+func (p *planner) excludedCharge(r Report, s *Reported, target Period) ExclusionReason {
 	switch {
-	case r.Destination.Excluded != "":
+	case !r.Destination.takes():
 		return r.Destination.Excluded
 	case r.Counting == Replaces && !s.Standing.Any && p.lines >= linesAtMost:
-		return ExcludedLines
+		return ExclusionReason{Code: ExcludedTooManyLines}
 	}
-	return p.excludedIn(r.Currency, r.Target, target)
+	return ExclusionReason{Code: p.excludedIn(r.Currency, r.Target, target)}
 }
 
 // lateLines iterates over the adjustments that the target bills, each with the series in which it was reported. The
@@ -268,10 +268,10 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	}
 }
 
-// excludedIn returns ExcludedCurrency if the invoice has another currency than the amount, else "". The invoice is the
-// period's own one if target is OwnInvoice, else the subscription's next one. If its currency is unknown, excludedIn
-// returns "".
-func (b *Books) excludedIn(currency, target string, period Period) string {
+// excludedIn returns ExcludedLateCurrency if the invoice has another currency than the amount, else "". The invoice is
+// the period's own one if target is OwnInvoice, else the subscription's next one. If its currency is unknown,
+// excludedIn returns "".
+func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode {
 	if b.Side == nil {
 		return ""
 	}
@@ -282,7 +282,7 @@ func (b *Books) excludedIn(currency, target string, period Period) string {
 	if in == "" || in == currency {
 		return ""
 	}
-	return ExcludedCurrency
+	return ExcludedLateCurrency
 }
 
 func (p *planner) period(start time.Time) Period {
@@ -348,7 +348,7 @@ func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 
 // excludedLate returns the reason for which late usage in the currency is not charged with the open period, or "" if it
 // is charged. open is the oldest open period, which may already be in its grace.
-func (b *Books) excludedLate(currency string, open Period) string {
+func (b *Books) excludedLate(currency string, open Period) ExclusionCode {
 	target := ""
 	if open.Own() && !b.subscribed() {
 		target = OwnInvoice
@@ -376,17 +376,17 @@ func (b *Books) carriedBy(period Period) (all []Adjustment) {
 	own, at, takes := b.lateOwn(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
-		return carriedAs(b.lateCalculations(periods, at, nil), func(currency string) string { return b.excludedIn(currency, OwnInvoice, own) })
+		return carriedAs(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, OwnInvoice, own) })
 	case period.ClosedAt != nil:
 		return b.carriedThen(period)
 	case found && open.Start.Equal(period.Start):
-		return carriedAs(b.carried(), func(currency string) string { return b.excludedLate(currency, open) })
+		return carriedAs(b.carried(), func(currency string) ExclusionCode { return b.excludedLate(currency, open) })
 	}
 	return nil
 }
 
 // carriedAs returns the adjustments of the calculations, except those in an excluded currency.
-func carriedAs(late []calculation, excluded func(currency string) string) (all []Adjustment) {
+func carriedAs(late []calculation, excluded func(currency string) ExclusionCode) (all []Adjustment) {
 	for _, c := range late {
 		if excluded(c.currency) == "" {
 			all = append(all, Adjustment{

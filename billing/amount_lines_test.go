@@ -103,7 +103,7 @@ func TestWhenALineIsNotSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
 		set    []string
-		reason string
+		code   billing.ExclusionCode
 	}{
 		"OfAClosedPeriod": {func(*billing.Facts) {}, []string{"3"}, ""},
 		"OfAnotherOne":    {func(f *billing.Facts) { f.Side.Subscription = "sub_2" }, nil, ""},
@@ -116,7 +116,7 @@ func TestWhenALineIsNotSet(t *testing.T) {
 		"OnceItHasEnded": {func(f *billing.Facts) {
 			f.Stored = f.Stored[:1]
 			f.Stored[0].ClosedAt, f.Stored[0].Closed, f.Reported, f.Side.Ended, f.Side.Period = nil, nil, nil, true, f.Stored[0].Range
-		}, nil, billing.ExcludedNoLine},
+		}, nil, billing.ExcludedNoInvoiceLine},
 	} {
 		f := closedJanuary(t)
 		f.Usage = []billing.Usage{{Period: f.Stored[0].Start, MeterID: 1, Total: metering.Whole(7), Events: 7}}
@@ -129,8 +129,8 @@ func TestWhenALineIsNotSet(t *testing.T) {
 			}
 		}
 		require.Equal(t, c.set, own, name)
-		if c.reason != "" {
-			require.Equal(t, c.reason, plan.Excluded[0].Reason, name)
+		if c.code != "" {
+			require.Equal(t, c.code, plan.Excluded[0].Code, name)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestAnInvoiceGetsSoManyLinesOfLateUsage(t *testing.T) {
 	}
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
-	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedLines}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedTooManyLines}}}, plan.Excluded)
 }
 
 // A line on a final invoice shows whether the last report of its series was accepted or rejected. A report that was
@@ -274,7 +274,7 @@ func TestWhatAChargeIsComparedWith(t *testing.T) {
 		reported, invoiced, unexplained, elsewhere, billed string
 
 		state  billing.ReconciliationState
-		reason string
+		reason billing.ReconciliationReason
 	}
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
@@ -287,9 +287,9 @@ func TestWhatAChargeIsComparedWith(t *testing.T) {
 		}, &compared{"3", "3", "0", "0", "3", billing.ReconciliationAgreed, billing.ReasonAgreed}},
 		"TwoThatWereRaised": {func(f *billing.Facts) {
 			f.Reported = []billing.Reported{invoicedLine(t, *f, "1", "5"), former(invoicedLine(t, *f, "2", "3"))}
-		}, &compared{"3", "8", "5", "0", "3", billing.ReconciliationDisputed, billing.ReasonMore}},
+		}, &compared{"3", "8", "5", "0", "3", billing.ReconciliationDisputed, billing.ReasonBilledMore}},
 		"OneThatWasLowered": {func(f *billing.Facts) { f.Reported = []billing.Reported{invoicedLine(t, *f, "3", "1")} },
-			&compared{"3", "1", "0", "0", "3", billing.ReconciliationWaived, billing.ReasonEdited}},
+			&compared{"3", "1", "0", "0", "3", billing.ReconciliationWaived, billing.ReasonLineEdited}},
 		"OneThatIsVoid": {func(f *billing.Facts) {
 			r := invoicedLine(t, *f, "3", "1")
 			r.Line.Void = true
@@ -371,7 +371,7 @@ func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
 	for charged, billed := range map[string]bool{"": false, "2": true} {
 		f := chargedFacts(t)
 		f.Settings.Grace, f.Now, f.MayClose = time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-		f.Side.Charges[0].Excluded = "it has credits"
+		f.Side.Charges[0].Excluded = billing.NoTarget("it has credits")
 		if charged != "" {
 			f.Reported = []billing.Reported{set(t, f, charged)}
 		}

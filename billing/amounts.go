@@ -11,14 +11,6 @@ import (
 // sources add lines too.
 const linesAtMost = 200
 
-// Reasons why a meter is not charged on the invoice of a period that is billed in amounts.
-const (
-	ExcludedOnInvoice  = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
-	ExcludedNoLine     = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
-	ExcludedLines      = "the invoice has its maximum number of lines; the remaining amount is billed with the next period"
-	ExcludedOtherPrice = "the currency of the meter's price differs from the customer's subscription; set a price in the subscription's currency for later periods"
-)
-
 // billsAt returns the form of usage on the invoices of a period that begins at start: quantities (default) or amounts.
 func (c Connection) billsAt(start time.Time) metering.Bills {
 	bills := c.Bills
@@ -182,7 +174,7 @@ func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
 	}
 	r.State, r.Reason = r.judged(void)
 	if edited && !void && r.Unexplained.IsZero() {
-		r.State, r.Reason = ReconciliationWaived, ReasonEdited
+		r.State, r.Reason = ReconciliationWaived, ReasonLineEdited
 	}
 }
 

@@ -103,10 +103,10 @@ func TestNobodyPlansAmountsBeforeItIsKnownWhereTheyGo(t *testing.T) {
 	f := chargedFacts(t)
 	f.Side.Charges = nil
 	require.True(t, billing.NewBooks(f).Plan().ReadFirst)
-	f.Side.Charges = []billing.Destination{{MeterID: 1, Excluded: "it has credits"}}
+	f.Side.Charges = []billing.Destination{{MeterID: 1, Excluded: billing.NoTarget("it has credits")}}
 	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
-	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: "it has credits"}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", ExclusionReason: billing.NoTarget("it has credits")}}, plan.Excluded)
 }
 
 func TestAPriceInAnotherCurrencyIsNotCharged(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAPriceInAnotherCurrencyIsNotCharged(t *testing.T) {
 	f.Side.Currency = "EUR"
 	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
-	require.Equal(t, billing.ExcludedOtherPrice, plan.Excluded[0].Reason)
+	require.Equal(t, billing.ExcludedPriceCurrency, plan.Excluded[0].Code)
 }
 
 func TestAnInvoiceGetsSoManyLines(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAnInvoiceGetsSoManyLines(t *testing.T) {
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 200, "one of them is there, and is set")
 	require.Len(t, plan.Excluded, 2)
-	require.Equal(t, billing.ExcludedLines, plan.Excluded[0].Reason)
+	require.Equal(t, billing.ExcludedTooManyLines, plan.Excluded[0].Code)
 }
 
 // closedJanuary returns the facts on February 5, one day after the grace. January closed at 3 USD, and its line was set

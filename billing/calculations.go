@@ -239,7 +239,7 @@ func (b *Books) calculations(period Period) (all []calculation, excluded []Exclu
 	all = make([]calculation, 0, len(meters))
 	for _, m := range meters {
 		if m.Version.Status == metering.Backfilling {
-			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
+			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExclusionReason{Code: ExcludedBackfilling}})
 			continue
 		}
 		c := b.calculation(period, m, common)

@@ -253,7 +253,7 @@ func TestWhatADestinationStillTakesIsNotCarried(t *testing.T) {
 		carried int
 	}{
 		"ItTakesIt":           {func(*billing.Facts) {}, 0},
-		"NothingLeadsThere":   {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, 1},
+		"NothingLeadsThere":   {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, 1},
 		"ItTakesNothingLater": {func(f *billing.Facts) { f.Side.Destinations[0].OnlyWhileRun = true }, 1},
 		"ItWasNotRead":        {func(f *billing.Facts) { f.Side = nil }, 0},
 		"ItHasAll":            {func(f *billing.Facts) { f.Reported[0] = counted(january, "10") }, 0},

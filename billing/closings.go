@@ -129,9 +129,9 @@ func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 // customer's state at the provider is unknown.
 func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
-	if m != nil && m.destination.Excluded != ExcludedUnread {
-		_, reason := m.routeBy(rulesOnceRead)
-		l.Billed = m.isBilledHere() || reason == ExcludedEarlier && p.leavesRest(period)
+	if m != nil && m.destination.Excluded.Code != ExcludedNotRead {
+		_, code := m.routeBy(rulesOnceRead)
+		l.Billed = m.isBilledHere() || code == ExcludedBeforeSubscription && p.leavesRest(period)
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return

@@ -186,7 +186,7 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 			f.Stored[0].Subscription = billing.Subscription{}
 			f.Reported = []billing.Reported{elsewhere}
 		}, true, "4", "800"},
-		"WhereNothingLeads": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, false, "12", "0"},
+		"WhereNothingLeads": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, false, "12", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +348,7 @@ func TestALineOfWhichLateUsageWasChargedIsBilled(t *testing.T) {
 		f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
 		f.Stored[0].Bills, f.Connection.Bills = bills, bills
 		f.Usage = []billing.Usage{used(january, "12")}
-		f.Side.Destinations[0].Excluded = "no item"
+		f.Side.Destinations[0].Excluded = billing.NoTarget("no item")
 		f.Side.Charges = f.Side.Destinations
 		require.False(t, closes(f).Closings[0].Lines[0].Billed, bills)
 

@@ -53,7 +53,7 @@ func TestWhatIsRebilledIsWhatNothingThatStandsBills(t *testing.T) {
 	t.Parallel()
 	r := billing.Reconciliation{
 		Units: metering.Whole(20), Elsewhere: metering.Whole(2), Invoiced: metering.Whole(7), Unexplained: metering.Whole(3), Billed: metering.Whole(20),
-		State: billing.ReconciliationDisputed, Reason: billing.ReasonMore,
+		State: billing.ReconciliationDisputed, Reason: billing.ReasonBilledMore,
 	}
 	require.Equal(t, metering.Whole(6), r.Decide(billing.Rebill).Billed)
 }

@@ -19,29 +19,29 @@ func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 	current := metering.Range{Start: january.Start.AddDate(0, 0, 4), End: january.End.AddDate(0, 0, 4)}
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
-		reason string
+		code   billing.ExclusionCode
 	}{
 		"NothingIs":          {func(*billing.Facts) {}, ""},
 		"ItIsBackfilled":     {func(f *billing.Facts) { f.Meters[0].Version.Status = metering.Backfilling }, billing.ExcludedBackfilling},
-		"NothingLeadsThere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, "no item"},
-		"ItWasNotReadYet":    {func(f *billing.Facts) { f.Side.Destinations[0].MeterID = 2 }, billing.ExcludedUnread},
+		"NothingLeadsThere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, billing.ExcludedNoTarget},
+		"ItWasNotReadYet":    {func(f *billing.Facts) { f.Side.Destinations[0].MeterID = 2 }, billing.ExcludedNotRead},
 		"AnOperatorLeavesIt": {func(f *billing.Facts) { f.Excluded = []metering.MeterID{1} }, billing.ExcludedByOperator},
 		"ThePeriodIsInvoiced": {func(f *billing.Facts) {
 			f.Stored[0].Subscription.Invoiced = true
-		}, billing.ExcludedInvoiced},
+		}, billing.ExcludedInvoiceFinal},
 		"ItIsFromBeforeTheSubscription": {func(f *billing.Facts) {
 			f.Stored[0].Subscription = billing.Subscription{}
 			f.Side.Period = metering.Range{Start: january.End, End: february.End}
-		}, billing.ExcludedEarlier},
+		}, billing.ExcludedBeforeSubscription},
 		"ItIsOfAnotherSubscription": {func(f *billing.Facts) {
 			f.Stored[0].Subscription.ID = "sub_0"
 			f.Side.Period = metering.Range{Start: january.End, End: february.End}
-		}, billing.ExcludedEarlier},
+		}, billing.ExcludedBeforeSubscription},
 		"ThePeriodIsOverWhereThatMatters": {func(f *billing.Facts) {
 			f.Side.Destinations[0].OnlyWhileRun = true
 			f.Stored[0].Subscription.Range = metering.Range{Start: january.Start, End: january.End}
 			f.Side.Period = metering.Range{Start: january.End, End: february.End}
-		}, billing.ExcludedOver},
+		}, billing.ExcludedPeriodOver},
 		"ThePeriodIsOverWhereThatDoesNotMatter": {func(f *billing.Facts) {
 			f.Stored[0].Subscription.Range = metering.Range{Start: january.Start, End: january.End}
 			f.Side.Period = metering.Range{Start: january.End, End: february.End}
@@ -56,17 +56,18 @@ func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 			f.Usage = []billing.Usage{used(january, "10")}
 			c.change(&f)
 			plan := billing.NewBooks(f).Plan()
-			if c.reason == "" {
+			if c.code == "" {
 				require.Empty(t, plan.Excluded)
 				require.Len(t, plan.Reports, 1)
 				return
 			}
-			require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: c.reason}}, plan.Excluded)
+			require.Len(t, plan.Excluded, 1)
+			require.Equal(t, []any{metering.MeterID(1), "calls", c.code}, []any{plan.Excluded[0].MeterID, plan.Excluded[0].MeterSlug, plan.Excluded[0].Code})
 			require.Empty(t, plan.Reports)
 
 			f.Usage = nil
-			rest := []string{billing.ExcludedInvoiced, billing.ExcludedEarlier, billing.ExcludedOver}
-			require.Equal(t, slices.Contains(rest, c.reason), len(billing.NewBooks(f).Plan().Excluded) == 0, "nothing is left of it")
+			rest := []billing.ExclusionCode{billing.ExcludedInvoiceFinal, billing.ExcludedBeforeSubscription, billing.ExcludedPeriodOver}
+			require.Equal(t, slices.Contains(rest, c.code), len(billing.NewBooks(f).Plan().Excluded) == 0, "nothing is left of it")
 		})
 	}
 }
@@ -78,7 +79,7 @@ func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
 	for total, left := range map[string]int{"0": 0, "3": 1, "-3": 1} {
 		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 		f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: january.Start.AddDate(0, 0, 9)}}
-		f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "no item"}}
+		f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: billing.NoTarget("no item")}}
 		f.Usage = []billing.Usage{used(january, total)}
 		require.Len(t, billing.NewBooks(f).Plan().Excluded, left, total)
 	}
@@ -95,7 +96,7 @@ func TestTwoMetersForOnePlace(t *testing.T) {
 	f.Side.Destinations = append(f.Side.Destinations, second)
 	f.Usage = []billing.Usage{used(january, "10")}
 	plan := billing.NewBooks(f).Plan()
-	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedShared}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedSharedTarget}}}, plan.Excluded)
 	require.Len(t, plan.Reports, 1)
 
 	f.Side.Destinations[1].Target = "mtr_2"
@@ -302,7 +303,7 @@ func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
 		charge string // for 10.5 units at 100 USD each
 	}{
 		"Reported":                  {func(*billing.Facts) {}, "1000"},
-		"NothingLeadsThere":         {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, "1050"},
+		"NothingLeadsThere":         {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, "1050"},
 		"FromBeforeTheSubscription": {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{} }, "1050"},
 		"NotRead":                   {func(f *billing.Facts) { f.Side = nil }, "1050"},
 		"InStatements":              {func(f *billing.Facts) { f.Connection.Statements = true }, "1050"},

@@ -150,7 +150,7 @@ func (w workings) verified(l *life, r billing.Report) {
 func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billing.Statement) {
 	current := statements[billing.CurrentPeriod(f).Start.UnixMicro()]
 	for _, line := range billing.NewBooks(f).Preview() {
-		if line.Excluded == billing.ExcludedBackfilling {
+		if line.Excluded.Code == billing.ExcludedBackfilling {
 			continue
 		}
 		w.recount(l, line.Working)

@@ -124,7 +124,7 @@ type Method string
 // Excluded is set, all fields after it are empty.
 type Destination struct {
 	MeterID  metering.MeterID `json:"meter_id"`
-	Excluded string           `json:"excluded,omitempty"` // reason why the meter cannot be reported
+	Excluded ExclusionReason  `json:"excluded,omitzero"` // reason why the meter cannot be reported
 
 	Price        ProviderPrice        `json:"-"`                // provider's price of the units; nil: unknown
 	Target       string               `json:"target,omitempty"` // object at the provider that adds up the usage

@@ -213,7 +213,7 @@ func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	f = withLate(f, january, "20", "3")
 	require.Empty(t, billing.NewBooks(f).Plan().Reports, "the subscription takes no charges any more")
 
-	f.Side = &billing.Side{Customer: "cus_1", Destinations: []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}}
+	f.Side = &billing.Side{Customer: "cus_1", Destinations: []billing.Destination{{MeterID: 1, Excluded: billing.NoTarget("the customer has no active subscription")}}}
 	f.Invoices = []billing.Invoice{renewal("17")}
 	require.Equal(t, billing.ReconciliationAgreed, billing.NewBooks(f).Reconciled[0].State)
 	require.Empty(t, billing.NewBooks(f).Plan().Reports, "nor is there another one")

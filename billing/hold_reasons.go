@@ -1,8 +1,8 @@
 package billing
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -13,35 +13,29 @@ import (
 type HoldCode string
 
 const (
-	HoldNotCounted     HoldCode = "not_counted"     // the provider's count differs from the units that it has accepted
-	HoldOnItsWay       HoldCode = "on_its_way"      // the outcome of a report is not known yet
-	HoldSyncOpen       HoldCode = "sync_open"       // the customer is being synced
-	HoldSyncFailed     HoldCode = "sync_failed"     // the customer's sync failed
-	HoldExcluded       HoldCode = "excluded"        // a meter that the invoice bills was not reported
-	HoldNoLine         HoldCode = "no_line"         // no line bills a meter's reported usage
-	HoldPriceDiffers   HoldCode = "price_differs"   // the provider's price differs from ours
-	HoldChargeDiffers  HoldCode = "charge_differs"  // a line's amount differs from that of the report that set it
-	HoldUnknownCharge  HoldCode = "unknown_charge"  // a line names a report that the ledger does not record as accepted
-	HoldChanged        HoldCode = "changed"         // a user changed the draft at the provider
-	HoldRescheduled    HoldCode = "rescheduled"     // a user changed the time of the automatic finalization
-	HoldNotAutomatic   HoldCode = "not_automatic"   // the provider does not finalize the draft automatically
-	HoldInvoiceGone    HoldCode = "invoice_gone"    // the invoice no longer exists at the provider
-	HoldNotTaken       HoldCode = "not_taken"       // the provider refused the hold
-	HoldNotReleased    HoldCode = "not_released"    // the provider refused the release
-	HoldTooLate        HoldCode = "too_late"        // the deadline had passed when Odometer read the draft
-	HoldDeadlinePassed HoldCode = "deadline_passed" // the draft was not released before its deadline
-	HoldFinalizedThere HoldCode = "finalized_there" // final before its release: by a user, or because it was not held
-
-	HoldConnectionReplaced HoldCode = "connection_replaced" // the tenant no longer uses the connection of the invoice
+	HoldNotCounted         HoldCode = "not_counted"
+	HoldOnItsWay           HoldCode = "on_its_way"
+	HoldSyncOpen           HoldCode = "sync_open"
+	HoldSyncFailed         HoldCode = "sync_failed"
+	HoldExcluded           HoldCode = "excluded"
+	HoldNoLine             HoldCode = "no_line"
+	HoldPriceDiffers       HoldCode = "price_differs"
+	HoldChargeDiffers      HoldCode = "charge_differs"
+	HoldUnknownCharge      HoldCode = "unknown_charge"
+	HoldChanged            HoldCode = "changed"
+	HoldRescheduled        HoldCode = "rescheduled"
+	HoldNotAutomatic       HoldCode = "not_automatic"
+	HoldInvoiceGone        HoldCode = "invoice_gone"
+	HoldNotTaken           HoldCode = "not_taken"
+	HoldNotReleased        HoldCode = "not_released"
+	HoldTooLate            HoldCode = "too_late"
+	HoldDeadlinePassed     HoldCode = "deadline_passed"
+	HoldFinalizedThere     HoldCode = "finalized_there"
+	HoldConnectionReplaced HoldCode = "connection_replaced"
 )
 
 // Values returns all codes.
-func (HoldCode) Values() []HoldCode {
-	return []HoldCode{
-		HoldNotCounted, HoldOnItsWay, HoldSyncOpen, HoldSyncFailed, HoldExcluded, HoldNoLine, HoldPriceDiffers, HoldChargeDiffers, HoldUnknownCharge, HoldChanged,
-		HoldRescheduled, HoldNotAutomatic, HoldInvoiceGone, HoldNotTaken, HoldNotReleased, HoldTooLate, HoldDeadlinePassed, HoldFinalizedThere, HoldConnectionReplaced,
-	}
-}
+func (HoldCode) Values() []HoldCode { return holdReasons.codes() }
 
 // HoldReason is one finding about a held invoice.
 type HoldReason struct {
@@ -65,42 +59,18 @@ func differs(code HoldCode, meter metering.MeterID, ours, theirs metering.Decima
 	return HoldReason{Code: code, MeterID: meter, Ours: &ours, Theirs: &theirs}
 }
 
-// Sentence returns the reason as a sentence for operators. meter is the meter's name in that sentence.
-func (r HoldReason) Sentence(meter string) string {
-	switch r.Code {
-	case HoldNotCounted:
-		return fmt.Sprintf("%s: the provider has accepted %s units and has counted %s", meter, r.Ours, r.Theirs)
-	case HoldOnItsWay:
-		return meter + ": a report is being sent, or its outcome is unknown"
-	case HoldExcluded:
-		return meter + ": the invoice bills the meter, but the meter's usage could not be reported"
-	case HoldNoLine:
-		return fmt.Sprintf("%s: no line of the invoice bills the %s units that were reported", meter, r.Ours)
-	case HoldPriceDiffers:
-		return fmt.Sprintf("%s: the provider charges %s per unit, which is not the meter's price in Odometer", meter, r.Theirs)
-	case HoldChargeDiffers:
-		return fmt.Sprintf("a line charges %s, but the reported amount is %s", r.Theirs, r.Ours)
-	case HoldNotTaken:
-		return "the invoice is not held: " + r.Response
-	case HoldNotReleased:
-		return "the invoice could not be released: " + r.Response
-	}
-	return holdSentences[r.Code]
+// Text returns the reason in words, for operators. meter is the meter's name in the message.
+func (r HoldReason) Text(meter string) Text {
+	text := holdReasons.textOf(r.Code)
+	text.Message = strings.NewReplacer("{meter}", meter, "{ours}", number(r.Ours), "{theirs}", number(r.Theirs), "{response}", r.Response).Replace(text.Message)
+	return text
 }
 
-var holdSentences = map[HoldCode]string{
-	HoldSyncOpen:       "the customer is being synced",
-	HoldSyncFailed:     "the customer's sync has failed; it is retried automatically",
-	HoldUnknownCharge:  "a line refers to a report that the ledger does not record as accepted",
-	HoldChanged:        "the draft was changed at the provider; finalize it there",
-	HoldRescheduled:    "the time at which the draft becomes final was changed at the provider; Odometer no longer changes it",
-	HoldNotAutomatic:   "the provider does not finalize the draft automatically; finalize it there",
-	HoldInvoiceGone:    "the draft no longer exists at the provider",
-	HoldTooLate:        "the invoice is not held: its deadline was over when Odometer read it",
-	HoldDeadlinePassed: "the invoice became final at its deadline",
-	HoldFinalizedThere: "the invoice was finalized at the provider before it was released",
-
-	HoldConnectionReplaced: "the billing provider was replaced; the invoice becomes final at its deadline",
+func number(d *metering.Decimal) string {
+	if d == nil {
+		return "an unknown number"
+	}
+	return d.String()
 }
 
 // changed returns the code of a user's change to the draft, or of a draft that is not finalized automatically. It
@@ -224,7 +194,7 @@ func (f HoldFacts) missing() (all []HoldReason) {
 func (f HoldFacts) disagreements() []HoldReason {
 	all := f.missingLines()
 	for _, e := range f.Sync.Excluded {
-		if (f.Draft.bills(e.MeterID) || f.sets(e.MeterID)) && !slices.Contains(afterTheBorder, e.Reason) {
+		if (f.Draft.bills(e.MeterID) || f.sets(e.MeterID)) && !slices.Contains(afterTheBorder, e.Code) {
 			all = append(all, HoldReason{Code: HoldExcluded, MeterID: e.MeterID})
 		}
 	}
@@ -257,8 +227,8 @@ func (f HoldFacts) missingLines() (all []HoldReason) {
 
 // afterTheBorder lists the reasons for which a meter is no longer reported after the end of its period. They are
 // expected, so they are no disagreement.
-var afterTheBorder = []string{
-	ExcludedOver, ExcludedWindow, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency, ExcludedOnInvoice, ExcludedNoLine, ExcludedLines,
+var afterTheBorder = []ExclusionCode{
+	ExcludedPeriodOver, ExcludedNoWindow, ExcludedInvoiceFinal, ExcludedBeforeSubscription, ExcludedLateCurrency, ExcludedLineFinal, ExcludedNoInvoiceLine, ExcludedTooManyLines,
 }
 
 func (d Draft) bills(meter metering.MeterID) bool {

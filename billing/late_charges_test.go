@@ -293,7 +293,7 @@ func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	f.Side.Currency = "EUR"
 	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
-	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedCurrency}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedLateCurrency}}}, plan.Excluded)
 	require.Len(t, plan.Bookings, 1)
 	require.Equal(t, "1100", plan.Bookings[0].Charge.String())
 	require.True(t, plan.Bookings[0].Billed)
@@ -301,7 +301,7 @@ func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Adjustments)
 	preview := billing.NewBooks(f).Preview()
 	require.Empty(t, preview[0].Excluded)
-	require.Equal(t, billing.ExcludedCurrency, preview[1].Excluded)
+	require.Equal(t, billing.ExcludedLateCurrency, preview[1].Excluded.Code)
 
 	f.Usage = append(f.Usage, used(february, "5"))
 	require.Equal(t, "5", billing.NewBooks(f).Plan().Reports[0].Quantity.String(), "its quantities are reported as ever")

@@ -99,7 +99,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	f.Excluded = []metering.MeterID{1}
 	plan := billing.NewBooks(f).Plan()
 	require.Equal(t, []billing.Exclusion{
-		{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedByOperator}, {MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling},
+		{MeterID: 1, MeterSlug: "calls", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedByOperator}}, {MeterID: 2, MeterSlug: "bytes", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedBackfilling}},
 	}, plan.Excluded)
 	require.Len(t, plan.Reports[0].Lines, 1)
 	require.EqualValues(t, 3, plan.Reports[0].Lines[0].MeterID)
@@ -123,7 +123,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	require.Equal(t, "3", lines[0].Usage.String())
 	require.Equal(t, "calls", lines[0].MeterSlug)
 	require.Equal(t, "12", lines[2].Usage.String())
-	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedBackfilling}}}, plan.Excluded)
 }
 
 // Late usage stays in the target period's statements once it was stated, even if it becomes zero.

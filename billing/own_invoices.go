@@ -25,7 +25,7 @@ func (p *Period) own(f *Facts) {
 	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
 		return
 	}
-	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, func(d Destination) bool { return d.Excluded == "" })
+	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, Destination.takes)
 	if begins || p.Own() { // after a restore, the invoice of an open period may already be final
 		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.Own() && p.Subscription.Invoiced}
 	}

@@ -113,7 +113,7 @@ func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 		"nobody says whose invoice it is":   {unread, false},
 		"it is left out": {func(f *billing.Facts) {
 			f.Stored[0].Subscription = billing.Subscription{ID: billing.OwnInvoice, Range: f.Stored[0].Range}
-			f.Side.Charges[0].Excluded = "name no product for the meter's invoice lines"
+			f.Side.Charges[0].Excluded = billing.NoTarget("name no product for the meter's invoice lines")
 		}, false},
 	} {
 		f := unsubscribedFacts(t)
@@ -189,7 +189,7 @@ func TestADraftWaitsForWhoItIsOf(t *testing.T) {
 	f := ownJanuary(t)
 	f.Reported = []billing.Reported{onOwn(t, f, "3")}
 	charges := f.Side.Charges
-	f.Side.Customer, f.Side.Charges = "", []billing.Destination{{MeterID: 1, Excluded: "the customer is linked to none"}}
+	f.Side.Customer, f.Side.Charges = "", []billing.Destination{{MeterID: 1, Excluded: billing.NoTarget("the customer is linked to none")}}
 	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Empty(t, plan.Reconciled)

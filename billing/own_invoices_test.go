@@ -55,7 +55,7 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	counting := unsubscribedFacts(t)
 	counting.Meters[0].Version.Status = metering.Backfilling
 	require.Len(t, billing.NewBooks(counting).Plan().Reported, 1, "nor while its meter counts its past")
-	f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}
+	f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: billing.NoTarget("the customer has no active subscription")}}
 	shown := billing.NewBooks(f).Preview()[0]
 	require.Equal(t, "3", shown.Amount.String())
 	require.Empty(t, shown.Excluded)
@@ -69,7 +69,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 		own    bool
 	}{
 		"who has no subscription":       {func(*billing.Facts) {}, true},
-		"whose charges go nowhere":      {func(f *billing.Facts) { f.Side.Charges[0].Excluded = "it has credits" }, false},
+		"whose charges go nowhere":      {func(f *billing.Facts) { f.Side.Charges[0].Excluded = billing.NoTarget("it has credits") }, false},
 		"whose periods bill quantities": {func(f *billing.Facts) { f.Stored[0].Bills = metering.BillsQuantities }, false},
 		"who has a subscription":        {func(f *billing.Facts) { f.Side.Subscription, f.Side.Period = "sub_1", january }, false},
 		"who had one in the period":     {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{ID: "sub_1", Range: january} }, false},
@@ -77,7 +77,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 			f.Stored[0].Subscription.ID, f.Side.Subscription, f.Side.Period = billing.OwnInvoice, "sub_1", january
 		}, false},
 		"whose charges were left out since": {func(f *billing.Facts) {
-			f.Stored[0].Subscription.ID, f.Side.Charges[0].Excluded = billing.OwnInvoice, "it has credits"
+			f.Stored[0].Subscription.ID, f.Side.Charges[0].Excluded = billing.OwnInvoice, billing.NoTarget("it has credits")
 		}, true},
 	} {
 		f := unsubscribedFacts(t)
@@ -184,7 +184,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
 		addCharged(t, f, 2)
-		f.Side.Charges[1].Excluded, f.Usage = "name no product for the meter's invoice lines", f.Usage[1:]
+		f.Side.Charges[1].Excluded, f.Usage = billing.NoTarget("name no product for the meter's invoice lines"), f.Usage[1:]
 	})
 	require.Equal(t, "3", f.Stored[0].Closed[1].Charge.String())
 	require.False(t, f.Stored[0].Closed[1].Billed)
@@ -259,7 +259,7 @@ func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
 
 	f = unsubscribedFacts(t)
 	euros(&f)
-	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedOtherPrice}}, billing.NewBooks(f).Plan().Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedPriceCurrency}}}, billing.NewBooks(f).Plan().Excluded)
 }
 
 // Late usage is charged on the next own invoice, even if that invoice bills nothing else, and never on two invoices.
@@ -407,7 +407,7 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	}
 }
 
-// A preview's line of late usage has the reason ExcludedCurrency if the target period's own invoice has another
+// A preview's line of late usage has the reason ExcludedLateCurrency if the target period's own invoice has another
 // currency. The target period here is February, which is in its grace period while the preview shows March.
 func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T) {
 	t.Parallel()
@@ -429,13 +429,13 @@ func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T
 	require.True(t, february.Own() && february.ClosedAt == nil)
 	preview := billing.NewBooks(f).Preview()
 	require.Len(t, preview, 3)
-	require.Equal(t, []string{"USD", billing.ExcludedCurrency}, []string{preview[2].Currency, preview[2].Excluded})
+	require.Equal(t, []any{"USD", billing.ExcludedLateCurrency}, []any{preview[2].Currency, preview[2].Excluded.Code})
 	require.Empty(t, billing.NewBooks(f).StatementOf(february).Adjustments)
 
 	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
 	f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
 	plan := billing.NewBooks(f).Plan()
-	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: billing.ExcludedCurrency}}, plan.Excluded, "February's invoice is in EUR")
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedLateCurrency}}}, plan.Excluded, "February's invoice is in EUR")
 }
 
 func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {

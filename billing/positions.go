@@ -70,7 +70,7 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 }
 
 // destinationIn returns the destination that the meter is reported to in the period. If the last read of the customer's
-// state at the provider lacks the meter, the destination is excluded with ExcludedUnread.
+// state at the provider lacks the meter, the destination is excluded with ExcludedNotRead.
 func (p *planner) destinationIn(period Period, meter metering.MeterID) Destination {
 	all := p.Side.Destinations
 	if period.Bills == metering.BillsAmounts {
@@ -78,7 +78,7 @@ func (p *planner) destinationIn(period Period, meter metering.MeterID) Destinati
 	}
 	i := slices.IndexFunc(all, func(d Destination) bool { return d.MeterID == meter })
 	if i < 0 {
-		return Destination{MeterID: meter, Excluded: ExcludedUnread}
+		return Destination{MeterID: meter, Excluded: ExclusionReason{Code: ExcludedNotRead}}
 	}
 	return all[i]
 }
@@ -142,34 +142,34 @@ func (m *position) reportedHere() (reported metering.Decimal) {
 
 // decide plans the position's reports according to its route, or excludes the meter from the plan.
 func (m *position) decide() {
-	switch route, reason := m.route(); {
+	switch route, code := m.route(); {
 	case route == direct && m.inMoney():
 		m.setLine()
 	case route == direct:
 		m.reportUnits()
-	case reason == ExcludedRestored:
+	case code == ExcludedRestored:
 		m.waitForReading(m.meter)
 	case route == nextPeriod:
-		m.listRest(reason)
-	case reason != "":
-		m.listExcluded(reason)
+		m.listRest(code)
+	case code != "":
+		m.listExcluded(code)
 		m.open = m.open || route == wait && m.period.Own() && m.period.ClosedAt != nil
 	}
 }
 
 // listExcluded lists the meter of an open period as excluded. It does not list a meter without usage that now belongs to
 // another billing schedule.
-func (m *position) listExcluded(reason string) {
+func (m *position) listExcluded(code ExclusionCode) {
 	if m.period.ClosedAt == nil && (m.inMoney() || m.feeds(m.meter.ID) || !m.usage.IsZero()) {
-		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
+		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, m.reasonOf(code)})
 	}
 }
 
 // listRest lists the meter as excluded if the provider lacks part of the position. A later period bills that part. It
 // sets open while a report of the position is undecided.
-func (m *position) listRest(reason string) {
+func (m *position) listRest(code ExclusionCode) {
 	m.open = m.open || slices.ContainsFunc(m.own, (*Reported).undecided)
 	if !m.isReported() {
-		m.listExcluded(reason)
+		m.listExcluded(code)
 	}
 }

@@ -19,7 +19,7 @@ type PreviewLine struct {
 	Source    PriceSource      // level at which the price in Odometer is set; "": no such price is charged
 	Price     ProviderPrice    // provider's own price, if it is charged instead; else nil
 	Differs   *PriceDifference // difference between the price in Odometer and Price; nil: none
-	Excluded  string           // why the meter is not reported; with ExcludedBackfilling, the figures are not set
+	Excluded  ExclusionReason  // why the meter is not reported; with ExcludedBackfilling, the figures are not set
 	LateFor   *metering.Range  // closed period of the late usage; nil: the line is of the current period
 	Working   []Step           // breakdown of Amount, continued to the amount that is reported to the provider
 }
@@ -61,7 +61,7 @@ func (b *Books) Preview() (lines []PreviewLine) {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Source: c.source(), Price: l.Price,
-			Excluded: b.excludedLate(c.currency, open), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
+			Excluded: ExclusionReason{Code: b.excludedLate(c.currency, open)}, LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines
@@ -91,13 +91,13 @@ func (f *Facts) running() Period {
 	return Period{Range: CurrentPeriod(*f)}
 }
 
-// excluded returns the reason why the meter is not reported, as far as it is known without a report plan; else "".
-func (f *Facts) excluded(m metering.Meter, period Period) string {
+// excluded returns the reason why the meter is not reported, as far as it is known without a report plan.
+func (f *Facts) excluded(m metering.Meter, period Period) ExclusionReason {
 	if m.Version.Status == metering.Backfilling {
-		return ExcludedBackfilling
+		return ExclusionReason{Code: ExcludedBackfilling}
 	}
 	if f.Side == nil {
-		return ""
+		return ExclusionReason{}
 	}
 	destinations := f.Side.Destinations
 	if period.Bills == metering.BillsAmounts {
@@ -108,5 +108,5 @@ func (f *Facts) excluded(m metering.Meter, period Period) string {
 			return d.Excluded
 		}
 	}
-	return ""
+	return ExclusionReason{}
 }

@@ -47,7 +47,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 		metering.Meter{ID: 3, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 4, Slug: "hours", Version: metering.MeterVersion{Status: metering.Complete}})
 	f = atBasic(f)
-	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: "no item"}, billing.Destination{MeterID: 3, Excluded: "no item"})
+	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: billing.NoTarget("no item")}, billing.Destination{MeterID: 3, Excluded: billing.NoTarget("no item")})
 	f.Usage = []billing.Usage{used(january, "1000"), used(february, "101.1"), {Period: february.Start, MeterID: 2, Total: metering.Whole(7)}}
 
 	f.Meters[0].UsageScale = 1
@@ -57,15 +57,15 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	require.Equal(t, billing.PreviewLine{
 		MeterID: 1, MeterSlug: "calls", Usage: decimal(t, "101.1"), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "10.0055"), Currency: "USD", Source: billing.MeterPrice,
 	}, lines[0])
-	require.Equal(t, "no item", lines[1].Excluded)
+	require.Equal(t, "no item", lines[1].Excluded.Detail)
 	require.Equal(t, "USD", lines[1].Currency)
 	require.True(t, lines[1].Amount.IsZero())
-	require.Equal(t, billing.ExcludedBackfilling, lines[2].Excluded)
+	require.Equal(t, billing.ExcludedBackfilling, lines[2].Excluded.Code)
 	require.Empty(t, lines[3].Excluded, "nothing is known of it")
 
 	f.Side = nil
 	require.Empty(t, billing.NewBooks(f).Preview()[1].Excluded, "the customer's items have not been read")
-	require.Equal(t, billing.ExcludedBackfilling, billing.NewBooks(f).Preview()[2].Excluded)
+	require.Equal(t, billing.ExcludedBackfilling, billing.NewBooks(f).Preview()[2].Excluded.Code)
 }
 
 // A preview line has the currency of the price that is charged, Odometer's or the provider's. A meter without a price

@@ -27,18 +27,26 @@ func (ReconciliationState) Values() []ReconciliationState {
 	}
 }
 
-// Reasons why the invoices bill something other than the total of the closed period.
+// ReconciliationReason is the reason why the invoices bill something other than the total of the closed period.
+type ReconciliationReason string
+
 const (
-	ReasonAgreed     = ""                                                       // there is no difference
-	ReasonUnreported = "not reported"                                           // not reported before the last invoice was final
-	ReasonNotBilled  = "accepted, not billed"                                   // accepted by the provider, on no final invoice
-	ReasonEnded      = "the subscription ended, and no invoice bills the usage" // as ReasonNotBilled, after an immediate cancellation
-	ReasonTakenBack  = "usage decreased after it was reported"                  // Billed exceeds Units
-	ReasonVoid       = "the invoice was voided"                                 // no payment is due
-	ReasonMore       = "billed more than reported"                              // another program reports usage, or a user edited the line
-	ReasonEdited     = "the invoice line was edited"                            // the line bills less than the reported amount
-	ReasonAmount     = "billed at a different amount"                           // the units agree; the amount is not their price at the provider
+	ReasonAgreed            ReconciliationReason = "" // there is no difference
+	ReasonUnreported        ReconciliationReason = "unreported"
+	ReasonNotBilled         ReconciliationReason = "not_billed"
+	ReasonSubscriptionEnded ReconciliationReason = "subscription_ended" // as ReasonNotBilled, after an immediate cancellation
+	ReasonUsageDecreased    ReconciliationReason = "usage_decreased"    // Billed exceeds Units
+	ReasonVoid              ReconciliationReason = "invoice_void"
+	ReasonBilledMore        ReconciliationReason = "billed_more"
+	ReasonLineEdited        ReconciliationReason = "line_edited"
+	ReasonOtherAmount       ReconciliationReason = "other_amount"
 )
+
+// Values returns all reasons for a difference.
+func (ReconciliationReason) Values() []ReconciliationReason { return reconciliationReasons.codes() }
+
+// Text returns the reason in words, or the zero Text if there is no difference.
+func (r ReconciliationReason) Text() Text { return reconciliationReasons.textOf(r) }
 
 // Reconciliation is the comparison of a closed period's meter with the final invoices. If the period is billed in
 // amounts, all figures are money. A new Reconciliation is stored when the comparison or an operator's decision
@@ -55,7 +63,7 @@ type Reconciliation struct {
 	Billed      metering.Decimal // units that are treated as billed, including Elsewhere: they are never charged again
 
 	State  ReconciliationState
-	Reason string // one of the Reason constants
+	Reason ReconciliationReason
 }
 
 // rejectWithdrawn treats unsent reports to a previous subscription as rejected, because the plan withdraws them.
@@ -159,7 +167,7 @@ func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliat
 // says reports whether the invoices show the same result as at a previous reconciliation.
 func (r Reconciliation) says(before *Reconciliation) bool {
 	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid) &&
-		(r.Reason == ReasonAmount) == (before.Reason == ReasonAmount)
+		(r.Reason == ReasonOtherAmount) == (before.Reason == ReasonOtherAmount)
 }
 
 // reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
@@ -197,9 +205,9 @@ func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 	r.State, r.Reason = r.judged(void)
 	switch {
 	case r.Reason == ReasonNotBilled && slices.ContainsFunc(covering, func(i invoiced) bool { return i.Ended }):
-		r.Reason = ReasonEnded
+		r.Reason = ReasonSubscriptionEnded
 	case r.State == ReconciliationAgreed && b.amountDiffers(p, l, r, invoices):
-		r.State, r.Reason = ReconciliationDisputed, ReasonAmount
+		r.State, r.Reason = ReconciliationDisputed, ReasonOtherAmount
 	}
 	return r, len(covering) > 0
 }
@@ -314,16 +322,16 @@ func (f *Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 }
 
 // judged returns the state and the reason of the comparison.
-func (r Reconciliation) judged(void bool) (ReconciliationState, string) {
+func (r Reconciliation) judged(void bool) (ReconciliationState, ReconciliationReason) {
 	switch {
 	case void:
 		return ReconciliationWaived, ReasonVoid
 	case !r.Unexplained.IsZero():
-		return ReconciliationDisputed, ReasonMore
+		return ReconciliationDisputed, ReasonBilledMore
 	case r.Billed.Equal(r.Units):
 		return ReconciliationAgreed, ReasonAgreed
 	case r.Billed.Cmp(r.Units) > 0:
-		return ReconciliationCarried, ReasonTakenBack
+		return ReconciliationCarried, ReasonUsageDecreased
 	case r.Billed.Cmp(r.Reported) < 0:
 		return ReconciliationCarried, ReasonNotBilled
 	}

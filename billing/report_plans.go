@@ -297,7 +297,7 @@ func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exc
 		}
 		i := slices.IndexFunc(taken, l.about)
 		if i < 0 {
-			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExcludedByOperator})
+			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExclusionReason{Code: ExcludedByOperator}})
 			continue
 		}
 		before := taken[i]
@@ -410,7 +410,7 @@ func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPric
 	}
 	d := p.destinationIn(period, meter)
 	switch {
-	case d.Excluded == "" && d.Price == nil:
+	case d.takes() && d.Price == nil:
 		return nil
 	case then == nil && period.Subscription.ID == p.Side.Subscription:
 		return d.Price

@@ -85,8 +85,10 @@ func TestWhosePriceAPeriodClosesAt(t *testing.T) {
 		change func(*billing.Facts)
 		want   billing.ProviderPrice // nil: Odometer's price is charged
 	}{
-		"it has another now":             {func(*billing.Facts) {}, then},
-		"its item is gone":               {func(f *billing.Facts) { f.Side.Destinations[0] = billing.Destination{MeterID: 1, Excluded: "no item"} }, then},
+		"it has another now": {func(*billing.Facts) {}, then},
+		"its item is gone": {func(f *billing.Facts) {
+			f.Side.Destinations[0] = billing.Destination{MeterID: 1, Excluded: billing.NoTarget("no item")}
+		}, then},
 		"nobody has looked":              {func(f *billing.Facts) { f.Side = nil }, then},
 		"nobody knows the item's by now": {func(f *billing.Facts) { f.Side.Destinations[0].Price = nil }, nil},
 		"nobody has noted it":            {func(f *billing.Facts) { f.Stored[0].Subscription.Prices = nil }, now},

@@ -134,29 +134,6 @@ type Resolved struct {
 	State State // Accepted or Rejected
 }
 
-// Exclusion is a meter that a plan excludes, with the reason.
-type Exclusion struct {
-	MeterID   metering.MeterID
-	MeterSlug string
-	Reason    string
-}
-
-// Reasons for which a plan excludes a meter.
-const (
-	ExcludedBackfilling = "the meter's earlier events are still being counted; the meter is billed after the backfill"
-	ExcludedByOperator  = "an operator excluded the meter from this run"
-	ExcludedUnread      = "the meter was created while the customer's items at the provider were being read; sync again"
-	ExcludedEarlier     = "usage from before the start of the customer's subscription is not billed with the subscription"
-	ExcludedInvoiced    = "the period's invoice is final; usage that arrived after it is billed with the next period"
-	ExcludedOver        = "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period"
-	ExcludedWindow      = "no usage window of the provider ends in the period, so the period's invoice cannot bill the usage; the next period bills the usage"
-	ExcludedShared      = "another meter reports to the same target at the provider; map each meter to its own price"
-	ExcludedCarried     = "the unbilled usage of the closed period is billed with a later period"
-	ExcludedUnpriced    = "the meter had no known price when the period closed"
-	ExcludedRestored    = "the ledger was restored from a backup; the meter is reported again after the provider's totals include every earlier report and Odometer has read them"
-	ExcludedCurrency    = "the currency of the meter's late usage differs from the customer's subscription; only the late usage is excluded, and it stays recorded as an adjustment"
-)
-
 // ReportPlan holds the next actions for one billing schedule of a customer.
 type ReportPlan struct {
 	Periods       []Period          // billing periods to store, oldest first

@@ -66,7 +66,7 @@ func (p *planner) isReadFirst(o Open) bool {
 // waitForReading excludes a meter until the provider's totals are read. The plan is made again within an hour.
 func (p *planner) waitForReading(m metering.Meter) {
 	p.open = true
-	p.exclude(Exclusion{m.ID, m.Slug, ExcludedRestored})
+	p.exclude(Exclusion{m.ID, m.Slug, ExclusionReason{Code: ExcludedRestored}})
 	p.lookFrom(p.Now.Add(time.Hour))
 }
 
@@ -92,7 +92,7 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 		for _, m := range p.positionsOf(period) {
 			meter := m.meter
 			elsewhere := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
-			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || m.destination.Excluded != "" || elsewhere {
+			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || !m.destination.takes() || elsewhere {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{

@@ -40,7 +40,7 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 		"Read":            {func(f *billing.Facts) { f.Unread = false }, nil},
 		"OfNobody":        {func(f *billing.Facts) { f.Side = nil }, nil},
 		"WhatIsReplaced":  {func(f *billing.Facts) { f.Side.Destinations[0].Counting = billing.Replaces }, nil},
-		"LeadingNowhere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, nil},
+		"LeadingNowhere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, nil},
 		"OfASubscription": {func(f *billing.Facts) { f.Stored[0] = billing.Period{Range: january}; f.Side.Subscription = "" }, nil},
 		"Closed":          {func(f *billing.Facts) { f.Stored[0] = closedAt(january, "12", "1200") }, nil},
 		"InAmounts":       {func(f *billing.Facts) { f.Stored[0].Bills = metering.BillsAmounts }, nil},
@@ -53,7 +53,7 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	}
 	plan := billing.NewBooks(restored()).Plan()
 	require.Empty(t, plan.Reports)
-	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedRestored}}, plan.Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedRestored}}}, plan.Excluded)
 	require.Equal(t, restored().Now.Add(time.Hour), plan.LookAgain)
 }
 

@@ -10,7 +10,7 @@ import (
 type route string
 
 const (
-	none       route = "none"        // the provider does not bill the meter, or its final invoices were compared
+	none       route = "none"        // nothing to report: the provider does not bill the meter, another subscription does, or the final invoices were compared
 	direct     route = "direct"      // reported now, for the position's own period
 	wait       route = "wait"        // reported later, automatically
 	nextPeriod route = "next_period" // no longer reported: a later period bills it
@@ -21,7 +21,7 @@ const (
 type rule struct {
 	when    string // the condition, in words
 	route   route
-	reason  string // listed with the meter; "": the meter is not listed
+	code    ExclusionCode // listed with the meter; "": the meter is not listed
 	applies func(*position) bool
 }
 
@@ -31,47 +31,55 @@ var rules = []rule{
 
 	// The meter cannot be reported.
 	{"A backfill of the meter is running.", wait, ExcludedBackfilling, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
-	{"The meter is newer than the last reading of the customer at the provider.", wait, ExcludedUnread, func(m *position) bool { return m.destination.Excluded == ExcludedUnread }},
-	{"The meter leads nowhere at the provider.", operator, theirReason, func(m *position) bool { return m.destination.Excluded != "" }},
-	{"An earlier meter of the period has the same target.", operator, ExcludedShared, func(m *position) bool { return m.isShared }},
+	{"The last read of the customer at the provider does not include the meter.", wait, ExcludedNotRead, isExcludedAs(ExcludedNotRead)},
+	{"Another subscription of the customer bills the meter.", none, ExcludedOtherSubscription, isExcludedAs(ExcludedOtherSubscription)},
+	{"Nothing at the provider bills the meter for this customer.", operator, ExcludedNoTarget, func(m *position) bool { return !m.destination.takes() }},
+	{"An earlier meter of the period has the same target.", operator, ExcludedSharedTarget, func(m *position) bool { return m.isShared }},
 	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
-	{"The currency of the amount differs from that of the invoice.", operator, ExcludedOtherPrice, (*position).isInOtherCurrency},
+	{"The currency of the amount differs from that of the invoice.", operator, ExcludedPriceCurrency, (*position).isInOtherCurrency},
 
 	// Something has to be read first.
 	{"The ledger was restored, and the provider's totals were not read since.", wait, ExcludedRestored, (*position).awaitsReading},
 
 	// Nothing more is reported of the period.
-	{"The period is outside the customer's present subscription.", nextPeriod, ExcludedEarlier, (*position).isOutsideSubscription},
-	{"The period's invoice is final, or is being made final.", nextPeriod, ExcludedInvoiced, (*position).isInvoiced},
-	{"A later period already bills what the closed period lacks.", nextPeriod, ExcludedCarried, func(m *position) bool { return m.closed != nil && m.isCarried(m.period, m.closed) }},
-	{"The meter had no known price at the close, and has one at the provider now.", nextPeriod, ExcludedUnpriced, (*position).isPricedSince},
-	{"The period is over, and the provider accepts usage only while it runs.", nextPeriod, ExcludedOver, (*position).isPastPeriod},
-	{"No usage window of the provider ends in the period.", nextPeriod, ExcludedWindow, (*position).hasNoWindow},
-	{"The line is on a final invoice.", nextPeriod, ExcludedOnInvoice, func(m *position) bool { return m.inMoney() && m.invoiceLine().Line != nil }},
-	{"The meter has no line, and the next invoice is a later period's.", nextPeriod, ExcludedNoLine, (*position).hasNoInvoice},
-	{"The meter has no line, and the invoice has the maximum number of lines.", nextPeriod, ExcludedLines, (*position).hasNoRoom},
+	{"The period is outside the customer's current subscription.", nextPeriod, ExcludedBeforeSubscription, (*position).isOutsideSubscription},
+	{"The period's invoice is final, or is being made final.", nextPeriod, ExcludedInvoiceFinal, (*position).isInvoiced},
+	{"A later period already bills what the closed period lacks.", nextPeriod, "", func(m *position) bool { return m.closed != nil && m.isCarried(m.period, m.closed) }},
+	{"The meter had no known price at the close, and has one at the provider now.", nextPeriod, "", (*position).isPricedSince},
+	{"The period is over, and the provider accepts usage only while it runs.", nextPeriod, ExcludedPeriodOver, (*position).isPastPeriod},
+	{"No usage window of the provider ends in the period.", nextPeriod, ExcludedNoWindow, (*position).hasNoWindow},
+	{"The line is on a final invoice.", nextPeriod, ExcludedLineFinal, func(m *position) bool { return m.inMoney() && m.invoiceLine().Line != nil }},
+	{"The meter has no line, and the next invoice is a later period's.", nextPeriod, ExcludedNoInvoiceLine, (*position).hasNoInvoice},
+	{"The meter has no line, and the invoice has the maximum number of lines.", nextPeriod, ExcludedTooManyLines, (*position).hasNoRoom},
 
 	{"The period is open, and Odometer creates its invoice after the close.", wait, "", func(m *position) bool { return m.period.Own() && m.period.ClosedAt == nil }},
 
 	{"Otherwise.", direct, "", func(*position) bool { return true }},
 }
 
-// theirReason is a placeholder in the route table. The method routeBy replaces it with the reason in
-// Destination.Excluded.
-const theirReason = "the reason of the provider, such as a missing price"
-
 // rulesOnceRead are the rules once the provider's totals were read.
-var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.reason == ExcludedRestored })
+var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.code == ExcludedRestored })
 
-// route returns the position's route, and the reason that is listed with an excluded meter.
-func (m *position) route() (route, string) { return m.routeBy(rules) }
+// route returns the position's route, and the code that is listed with an excluded meter.
+func (m *position) route() (route, ExclusionCode) { return m.routeBy(rules) }
 
-func (m *position) routeBy(rules []rule) (route, string) {
+func (m *position) routeBy(rules []rule) (route, ExclusionCode) {
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.applies(m) })
-	if rules[i].reason == theirReason {
-		return rules[i].route, m.destination.Excluded
+	return rules[i].route, rules[i].code
+}
+
+// reasonOf returns the reason with the code. If the destination has the code, or a code of a newer version, the reason
+// is the destination's.
+func (m *position) reasonOf(code ExclusionCode) ExclusionReason {
+	theirs := m.destination.Excluded
+	if theirs.Code == code || code == ExcludedNoTarget {
+		return theirs
 	}
-	return rules[i].route, rules[i].reason
+	return ExclusionReason{Code: code}
+}
+
+func isExcludedAs(code ExclusionCode) func(*position) bool {
+	return func(m *position) bool { return m.destination.Excluded.Code == code }
 }
 
 // isCompared reports whether nothing of the closed period can be reported: the provider does not bill the meter, or its
@@ -138,9 +146,9 @@ func (m *position) awaitsReading() bool {
 // isBilledHere reports whether the provider bills the position: with the period or, if nothing more is reported of the
 // period, with a later one.
 func (m *position) isBilledHere() bool {
-	route, reason := m.routeBy(rulesOnceRead)
-	switch reason {
-	case ExcludedBackfilling, ExcludedUnread, ExcludedEarlier:
+	route, code := m.routeBy(rulesOnceRead)
+	switch code {
+	case ExcludedBackfilling, ExcludedNotRead, ExcludedBeforeSubscription:
 		return false
 	}
 	return route != none && route != operator

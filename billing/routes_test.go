@@ -31,9 +31,13 @@ func TestTheRouteTableIsDocumented(t *testing.T) {
 }
 
 func routeTable() string {
-	table := "| condition | route | reason shown |\n|---|---|---|\n"
+	table := "| condition | route | code shown |\n|---|---|---|\n"
 	for _, r := range rules {
-		table += fmt.Sprintf("| %s | `%s` | %s |\n", strings.TrimSuffix(r.when, "."), r.route, r.reason)
+		code := ""
+		if r.code != "" {
+			code = "`" + string(r.code) + "`"
+		}
+		table += fmt.Sprintf("| %s | `%s` | %s |\n", strings.TrimSuffix(r.when, "."), r.route, code)
 	}
 	return table
 }

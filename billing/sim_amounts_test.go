@@ -114,7 +114,7 @@ func (l *ledger) noteLines(all []billing.Reported) {
 func (f *farSide) charges(c *contract, meters []metering.Meter) []billing.Destination {
 	all := []billing.Destination{}
 	for _, m := range meters {
-		d := billing.Destination{MeterID: m.ID, Excluded: "the customer has no subscription"}
+		d := billing.Destination{MeterID: m.ID, Excluded: billing.NoTarget("the customer has no subscription")}
 		if c == nil && f.own {
 			d = billing.Destination{MeterID: m.ID, Method: "item", Counting: billing.Replaces, NotNegative: true}
 		}

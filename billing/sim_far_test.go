@@ -412,7 +412,7 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	takes := c != nil && (f.own || !c.ended)
 	for _, m := range meters {
 		d := f.destination(c, m.ID)
-		takes = takes || d.Excluded == ""
+		takes = takes || d.Excluded.Code == ""
 		s.Destinations = append(s.Destinations, d)
 	}
 	if !takes && f.charging {
@@ -456,11 +456,11 @@ func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Desti
 	d, known := f.places[meter]
 	switch {
 	case c == nil:
-		return billing.Destination{MeterID: meter, Excluded: "the customer has no subscription"}
+		return billing.Destination{MeterID: meter, Excluded: billing.NoTarget("the customer has no subscription")}
 	case !known:
-		return billing.Destination{MeterID: meter, Excluded: "nothing there has the meter's price"}
+		return billing.Destination{MeterID: meter, Excluded: billing.NoTarget("nothing there has the meter's price")}
 	case d.OnlyWhileRun && c.ended:
-		return billing.Destination{MeterID: meter, Excluded: "the subscription has ended"}
+		return billing.Destination{MeterID: meter, Excluded: billing.NoTarget("the subscription has ended")}
 	case d.OnlyWhileRun:
 		d.Target = c.id + " " + d.Target
 	}

@@ -202,7 +202,7 @@ func (l *life) checkLast(c *contract) {
 				of, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
 			}
 			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
-			if !last || of != c || d.Excluded != "" || cutsWindows(p.Intersect(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+			if !last || of != c || d.Excluded.Code != "" || cutsWindows(p.Intersect(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
 			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))

@@ -176,7 +176,7 @@ func (f *farSide) lineOf(c *contract, in *invoice, meter metering.MeterID) billi
 // invoice's units.
 func (l *life) checkAmounts() {
 	for _, r := range l.reconciled {
-		if r.Reason == billing.ReasonAmount {
+		if r.Reason == billing.ReasonOtherAmount {
 			l.failf("the invoices are said to bill another amount of meter %d in the period from %s: %+v", r.MeterID, r.Period, r)
 		}
 	}

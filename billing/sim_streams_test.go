@@ -259,16 +259,16 @@ func (f *farSide) itemOf(meter metering.MeterID, of []*contract) (c *contract, d
 		if at, known := f.itemsOf(one)[meter]; !known {
 			continue
 		} else if c != nil {
-			return nil, billing.Destination{MeterID: meter, Excluded: "two subscriptions have an item of it"}
+			return nil, billing.Destination{MeterID: meter, Excluded: billing.NoTarget("two subscriptions have an item of it")}
 		} else if c, d = one, at; d.OnlyWhileRun {
 			d.Target = c.id + " " + d.Target
 		}
 	}
 	switch {
 	case c == nil:
-		return nil, billing.Destination{MeterID: meter, Excluded: "nothing there has the meter's price"}
+		return nil, billing.Destination{MeterID: meter, Excluded: billing.NoTarget("nothing there has the meter's price")}
 	case d.OnlyWhileRun && c.ended:
-		return nil, billing.Destination{MeterID: meter, Excluded: "the subscription has ended"}
+		return nil, billing.Destination{MeterID: meter, Excluded: billing.NoTarget("the subscription has ended")}
 	}
 	d.Price = f.tariff(meter, c)
 	return c, d
@@ -297,7 +297,7 @@ func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 		c, d := f.itemOf(m.ID, running)
 		if c != nil && c.id != side.Subscription && (side.Subscription == "" || c.last().Range != side.Period || l.hasStream(c.id)) {
 			beside(side, c, d)
-			d = billing.Destination{MeterID: m.ID, Excluded: "its subscription has other periods"}
+			d = billing.Destination{MeterID: m.ID, Excluded: billing.NoTarget("its subscription has other periods")}
 		}
 		side.Destinations = append(side.Destinations, d)
 	}

@@ -110,7 +110,7 @@ func (p *pass) read() {
 	}
 	for _, m := range l.meters {
 		if l.providerID == "" {
-			none := billing.Destination{MeterID: m.ID, Excluded: "the customer is linked to none"}
+			none := billing.Destination{MeterID: m.ID, Excluded: billing.NoTarget("the customer is linked to none")}
 			side.Destinations, side.Charges = append(side.Destinations, none), append(side.Charges, none)
 		}
 	}

@@ -104,12 +104,12 @@ func (s *story) invoices(at time.Time, units string) {
 }
 
 // requireReconciled requires the result of the comparison with the final invoices, and stores it.
-func (s *story) requireReconciled(state billing.ReconciliationState, reason, billed string) {
+func (s *story) requireReconciled(state billing.ReconciliationState, reason billing.ReconciliationReason, billed string) {
 	s.Helper()
 	books := billing.NewBooks(s.Facts)
 	require.Len(s, books.Reconciled, 1)
 	r := books.Reconciled[0]
-	require.Equal(s, []string{string(state), reason, billed}, []string{string(r.State), r.Reason, r.Billed.String()})
+	require.Equal(s, []any{state, reason, billed}, []any{r.State, r.Reason, r.Billed.String()})
 	s.Stored = books.Stored
 }
 

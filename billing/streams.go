@@ -240,4 +240,4 @@ func (f *Facts) takes(meter metering.MeterID) bool {
 	return slices.ContainsFunc(slices.Concat(f.Side.Destinations, f.Side.Charges), func(d Destination) bool { return d.MeterID == meter && d.takes() })
 }
 
-func (d Destination) takes() bool { return d.Excluded == "" }
+func (d Destination) takes() bool { return d.Excluded.Code == "" }

@@ -233,7 +233,7 @@ func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
 func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []billing.Facts {
 	f := atMeters(january, knownOf(now, subscribed(january)))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
-	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: "it has other periods"})
+	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: billing.NoTarget("it has other periods")})
 	f.Side.Others = []billing.Side{{Customer: "cus_1", Subscription: "sub_2", Period: second, Destinations: []billing.Destination{
 		{MeterID: 2, Target: "mtr_2", Method: "delta", Counting: billing.Adds},
 	}}}
@@ -266,7 +266,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		"WhenTheCustomerIsBilled":    {func(f *billing.Facts) { f.Customer.BillingStartsAt = &early }, day(15)},
 		"WhenNothingIsStoredByThen":  {func(f *billing.Facts) { f.Stored = nil }, day(10)},
 		"ClosedBeforeItsPeriodBegan": {func(f *billing.Facts) { f.Stored[0].ClosedAt, f.Stored[0].End = &early, day(8) }, day(10)},
-		"WhereNothingLeadsForOthers": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, day(10)},
+		"WhereNothingLeadsForOthers": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = billing.NoTarget("no item") }, day(10)},
 		"WhereItIsTheOnlyOne":        {func(f *billing.Facts) { f.Side.Subscription, f.Side.Period = "", metering.Range{} }, day(10)},
 	} {
 		streams := twoStreams(second, day(37))
@@ -280,7 +280,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 	streams := twoStreams(second, day(17), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
 	require.Equal(t, day(20), billing.NewBooks(streams[0]).Plan().LookAgain, "it may be another stream's by then")
 	streams = twoStreams(second, day(37))
-	streams[0].Side.Others[0].Destinations[0].Excluded = "nobody can say what it costs"
+	streams[0].Side.Others[0].Destinations[0].Excluded = billing.NoTarget("nobody can say what it costs")
 	require.True(t, billing.Regroup(streams).Empty(), "nothing can be reported there")
 	streams[0].Side = nil
 	require.True(t, billing.Regroup(streams).Empty(), "nobody has looked")
@@ -342,7 +342,7 @@ func TestWhenAMeterJoinsAStream(t *testing.T) {
 		for n := range streams {
 			streams[n].Meters = append(streams[n].Meters, metering.Meter{ID: 3, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Complete}})
 		}
-		streams[0].Side.Destinations = append(streams[0].Side.Destinations, billing.Destination{MeterID: 3, Excluded: "it has other periods"})
+		streams[0].Side.Destinations = append(streams[0].Side.Destinations, billing.Destination{MeterID: 3, Excluded: billing.NoTarget("it has other periods")})
 		streams[1].Side.Destinations = append(streams[1].Side.Destinations, there)
 		require.Equal(t, billing.Regrouped{Feeds: []billing.Feed{{MeterID: 3, Stream: 1, From: c.want}}}, billing.Regroup(streams), name)
 	}

@@ -11,14 +11,14 @@ import (
 type UnratedReason string
 
 const (
-	BeforeFirstPeriod  UnratedReason = "before_first_period"  // the usage is older than the customer's first billing period
-	NoPrice            UnratedReason = "no_price"             // neither the meter, the customer's plan nor the customer has a price
-	NoProvider         UnratedReason = "no_provider"          // the tenant has no billing provider
-	NoProviderLink     UnratedReason = "no_provider_link"     // the customer has no billing_provider_id
-	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider accepts no usage of the meter for the customer
-	BeforeSubscription UnratedReason = "before_subscription"  // the period lies outside the customer's subscription
-	ClosedUnbilled     UnratedReason = "closed_unbilled"      // when the period closed, no provider would bill the usage
-	UnpricedDimension  UnratedReason = "unpriced_dimension"   // no price by dimension matches the usage, and there is no default
+	BeforeFirstPeriod  UnratedReason = "before_first_period"
+	NoPrice            UnratedReason = "no_price"
+	NoProvider         UnratedReason = "no_provider"
+	NoProviderLink     UnratedReason = "no_provider_link"
+	NoSubscriptionItem UnratedReason = "no_subscription_item"
+	BeforeSubscription UnratedReason = "before_subscription"
+	ClosedUnbilled     UnratedReason = "closed_unbilled"
+	UnpricedDimension  UnratedReason = "unpriced_dimension"
 )
 
 // UnratedUnknown is the reason of a total if unrated usage could not be computed. No UnratedLine has it.
@@ -26,31 +26,11 @@ const UnratedUnknown UnratedReason = "unknown"
 
 // Values returns all reasons that an UnratedLine can have.
 func (UnratedReason) Values() []UnratedReason {
-	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled, UnpricedDimension}
+	return slices.DeleteFunc(unratedReasons.codes(), func(r UnratedReason) bool { return r == UnratedUnknown })
 }
 
 // Text returns the reason in words.
-func (r UnratedReason) Text() string {
-	switch r {
-	case BeforeFirstPeriod:
-		return "usage is older than its customer's first billing period"
-	case NoPrice:
-		return "neither the meter, the customer's plan nor the customer has a price"
-	case NoProvider:
-		return "no billing provider is configured"
-	case NoProviderLink:
-		return "the customer has no billing_provider_id"
-	case NoSubscriptionItem:
-		return "the provider accepts no usage of the meter for the customer"
-	case BeforeSubscription:
-		return "the period lies outside the customer's subscription"
-	case ClosedUnbilled:
-		return "when the period closed, no provider would bill the usage"
-	case UnpricedDimension:
-		return "no price in dimensions charges usage with these values"
-	}
-	return "unrated usage could not be computed; GET /v1/billing/unrated/totals returns why"
-}
+func (r UnratedReason) Text() Text { return unratedReasons.textOf(r) }
 
 // UnratedLine is usage of one meter in one period that nothing will bill. With the reason UnpricedDimension, it is only
 // a part of the meter's usage. Another line of the meter may then contain all of its usage.
@@ -61,11 +41,19 @@ type UnratedLine struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Reason    UnratedReason
-	Detail    string // with NoSubscriptionItem: the provider's reason, in words; else ""
+	Excluded  ExclusionReason // why the meter is not reported; zero except with NoSubscriptionItem
 	Usage     metering.Decimal
 	Events    int64
 	Estimate  *metering.Decimal // charge at the price in force; nil without a price, and with UnpricedDimension
 	Currency  string            // of Estimate; "" if Estimate is nil
+}
+
+// Text returns the reason in words. With NoSubscriptionItem, it is the text of Excluded.
+func (l UnratedLine) Text() Text {
+	if l.Excluded.Code != "" {
+		return l.Excluded.Text()
+	}
+	return l.Reason.Text()
 }
 
 // PeriodBefore is the state of a calendar month, or a part of one, before the first billing period.
@@ -111,8 +99,7 @@ func (f UnratedFacts) Periods() (periods []Period) {
 	}
 	for _, p := range OpenPeriods(f.Facts) {
 		if p.End.After(f.Since) && slices.ContainsFunc(f.metersIn(p), func(m metering.Meter) bool {
-			reason, _ := f.reason(m, p)
-			return reason != "" || f.dimensionTerms(m, p) != nil
+			return f.reason(m, p) != "" || f.dimensionTerms(m, p) != nil
 		}) {
 			periods = append(periods, p)
 		}
@@ -152,7 +139,10 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 		}
 		if !before {
 			line.State = period.stateAt(f.Now)
-			line.Reason, line.Detail = f.reason(c.meter, period)
+			line.Reason = f.reason(c.meter, period)
+			if line.Reason == NoSubscriptionItem {
+				line.Excluded = f.excluded(c.meter, period)
+			}
 		}
 		if _, priced := f.price(c.meter.ID, period); priced {
 			line.Estimate, line.Currency = new(c.charge()), c.currency
@@ -162,7 +152,7 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 			lines = append(lines, line)
 		}
 		if terms := f.dimensionTerms(c.meter, period); terms != nil && !before {
-			line.Reason, line.Detail, line.Estimate, line.Currency = UnpricedDimension, "", nil, ""
+			line.Reason, line.Excluded, line.Estimate, line.Currency = UnpricedDimension, ExclusionReason{}, nil, ""
 			if line.Usage, line.Events = terms.UnratedUsage(c.dimensions); line.Events > 0 {
 				lines = append(lines, line)
 			}
@@ -171,33 +161,32 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	return lines
 }
 
-// reason returns the reason why nothing will bill the meter in an open period. detail is the provider's own reason, in
-// words. The reason is "" if the usage will be billed or is in a trial, or if only the next sync or backfill can
-// determine it.
-func (f UnratedFacts) reason(m metering.Meter, period Period) (reason UnratedReason, detail string) {
+// reason returns the reason why nothing will bill the meter in an open period. The reason is "" if the usage will be
+// billed or is in a trial, or if only the next sync or backfill can determine it.
+func (f UnratedFacts) reason(m metering.Meter, period Period) UnratedReason {
 	_, priced := f.price(m.ID, period)
 	connection := f.Connection
 	switch {
 	case m.Version.Status == metering.Backfilling, period.Subscription.Trial:
-		return "", ""
+		return ""
 	case connection == nil:
-		return f.unpriced(priced, NoProvider), ""
+		return f.unpriced(priced, NoProvider)
 	case connection.Statements:
-		return f.unpriced(priced, ""), ""
+		return f.unpriced(priced, "")
 	case !f.Linked:
-		return NoProviderLink, ""
+		return NoProviderLink
 	case period.Bills == metering.BillsAmounts && !priced:
-		return f.unpriced(priced, ""), ""
+		return f.unpriced(priced, "")
 	case f.Side == nil:
-		return "", ""
+		return ""
 	}
-	if excluded := f.excluded(m, period); excluded != "" {
-		return NoSubscriptionItem, excluded
+	if f.excluded(m, period).Code != "" {
+		return NoSubscriptionItem
 	}
 	if period.Bills != metering.BillsAmounts && period.Subscription.ID == "" && f.Side.Customer != "" {
-		return BeforeSubscription, ""
+		return BeforeSubscription
 	}
-	return "", ""
+	return ""
 }
 
 // unpriced returns other for a meter with a price. For a meter without a price, it returns NoPrice, or "" if the tenant

@@ -288,13 +288,13 @@ func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 func TestAPeriodThatNoWindowEndsInIsCharged(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start.Add(8 * time.Hour), End: january.Start.Add(20 * time.Hour)}
-	for window, want := range map[metering.Granularity]string{metering.Day: billing.ExcludedWindow, metering.Hour: ""} {
+	for window, want := range map[metering.Granularity]billing.ExclusionCode{metering.Day: billing.ExcludedNoWindow, metering.Hour: ""} {
 		f := byWindow(window, knownOf(period.Start.Add(time.Hour), subscribed(period)), period)
 		f.Hours, f.Usage = []billing.HourUsage{usedAt(period, period.Start, "3")}, []billing.Usage{used(period, "3")}
 		plan := billing.NewBooks(f).Plan()
 		require.Equal(t, want == "", len(plan.Reports) == 1)
 		if want != "" {
-			require.Equal(t, want, plan.Excluded[0].Reason)
+			require.Equal(t, want, plan.Excluded[0].Code)
 		}
 	}
 }

@@ -967,6 +967,126 @@ func (e EventCountsGranularity) Valid() bool {
 	}
 }
 
+// Defines values for ExcludedMeterReason.
+const (
+	ExcludedMeterReasonBackfilling        ExcludedMeterReason = "backfilling"
+	ExcludedMeterReasonBeforeSubscription ExcludedMeterReason = "before_subscription"
+	ExcludedMeterReasonExcludedByOperator ExcludedMeterReason = "excluded_by_operator"
+	ExcludedMeterReasonInvoiceFinal       ExcludedMeterReason = "invoice_final"
+	ExcludedMeterReasonLateCurrency       ExcludedMeterReason = "late_currency"
+	ExcludedMeterReasonLineFinal          ExcludedMeterReason = "line_final"
+	ExcludedMeterReasonNoInvoiceLine      ExcludedMeterReason = "no_invoice_line"
+	ExcludedMeterReasonNoTarget           ExcludedMeterReason = "no_target"
+	ExcludedMeterReasonNoWindow           ExcludedMeterReason = "no_window"
+	ExcludedMeterReasonNotReadYet         ExcludedMeterReason = "not_read_yet"
+	ExcludedMeterReasonOtherSubscription  ExcludedMeterReason = "other_subscription"
+	ExcludedMeterReasonPeriodOver         ExcludedMeterReason = "period_over"
+	ExcludedMeterReasonPriceCurrency      ExcludedMeterReason = "price_currency"
+	ExcludedMeterReasonRestored           ExcludedMeterReason = "restored"
+	ExcludedMeterReasonSharedTarget       ExcludedMeterReason = "shared_target"
+	ExcludedMeterReasonTooManyLines       ExcludedMeterReason = "too_many_lines"
+)
+
+// Valid indicates whether the value is a known member of the ExcludedMeterReason enum.
+func (e ExcludedMeterReason) Valid() bool {
+	switch e {
+	case ExcludedMeterReasonBackfilling:
+		return true
+	case ExcludedMeterReasonBeforeSubscription:
+		return true
+	case ExcludedMeterReasonExcludedByOperator:
+		return true
+	case ExcludedMeterReasonInvoiceFinal:
+		return true
+	case ExcludedMeterReasonLateCurrency:
+		return true
+	case ExcludedMeterReasonLineFinal:
+		return true
+	case ExcludedMeterReasonNoInvoiceLine:
+		return true
+	case ExcludedMeterReasonNoTarget:
+		return true
+	case ExcludedMeterReasonNoWindow:
+		return true
+	case ExcludedMeterReasonNotReadYet:
+		return true
+	case ExcludedMeterReasonOtherSubscription:
+		return true
+	case ExcludedMeterReasonPeriodOver:
+		return true
+	case ExcludedMeterReasonPriceCurrency:
+		return true
+	case ExcludedMeterReasonRestored:
+		return true
+	case ExcludedMeterReasonSharedTarget:
+		return true
+	case ExcludedMeterReasonTooManyLines:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ExclusionReason.
+const (
+	ExclusionReasonBackfilling        ExclusionReason = "backfilling"
+	ExclusionReasonBeforeSubscription ExclusionReason = "before_subscription"
+	ExclusionReasonExcludedByOperator ExclusionReason = "excluded_by_operator"
+	ExclusionReasonInvoiceFinal       ExclusionReason = "invoice_final"
+	ExclusionReasonLateCurrency       ExclusionReason = "late_currency"
+	ExclusionReasonLineFinal          ExclusionReason = "line_final"
+	ExclusionReasonNoInvoiceLine      ExclusionReason = "no_invoice_line"
+	ExclusionReasonNoTarget           ExclusionReason = "no_target"
+	ExclusionReasonNoWindow           ExclusionReason = "no_window"
+	ExclusionReasonNotReadYet         ExclusionReason = "not_read_yet"
+	ExclusionReasonOtherSubscription  ExclusionReason = "other_subscription"
+	ExclusionReasonPeriodOver         ExclusionReason = "period_over"
+	ExclusionReasonPriceCurrency      ExclusionReason = "price_currency"
+	ExclusionReasonRestored           ExclusionReason = "restored"
+	ExclusionReasonSharedTarget       ExclusionReason = "shared_target"
+	ExclusionReasonTooManyLines       ExclusionReason = "too_many_lines"
+)
+
+// Valid indicates whether the value is a known member of the ExclusionReason enum.
+func (e ExclusionReason) Valid() bool {
+	switch e {
+	case ExclusionReasonBackfilling:
+		return true
+	case ExclusionReasonBeforeSubscription:
+		return true
+	case ExclusionReasonExcludedByOperator:
+		return true
+	case ExclusionReasonInvoiceFinal:
+		return true
+	case ExclusionReasonLateCurrency:
+		return true
+	case ExclusionReasonLineFinal:
+		return true
+	case ExclusionReasonNoInvoiceLine:
+		return true
+	case ExclusionReasonNoTarget:
+		return true
+	case ExclusionReasonNoWindow:
+		return true
+	case ExclusionReasonNotReadYet:
+		return true
+	case ExclusionReasonOtherSubscription:
+		return true
+	case ExclusionReasonPeriodOver:
+		return true
+	case ExclusionReasonPriceCurrency:
+		return true
+	case ExclusionReasonRestored:
+		return true
+	case ExclusionReasonSharedTarget:
+		return true
+	case ExclusionReasonTooManyLines:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExplainPriceSource.
 const (
 	ExplainPriceSourceCustomer ExplainPriceSource = "customer"
@@ -1578,16 +1698,16 @@ func (e MeterAggregation) Valid() bool {
 
 // Defines values for MeterStatus.
 const (
-	Backfilling MeterStatus = "backfilling"
-	Complete    MeterStatus = "complete"
+	MeterStatusBackfilling MeterStatus = "backfilling"
+	MeterStatusComplete    MeterStatus = "complete"
 )
 
 // Valid indicates whether the value is a known member of the MeterStatus enum.
 func (e MeterStatus) Valid() bool {
 	switch e {
-	case Backfilling:
+	case MeterStatusBackfilling:
 		return true
-	case Complete:
+	case MeterStatusComplete:
 		return true
 	default:
 		return false
@@ -2131,6 +2251,42 @@ func (e ReconciliationBills) Valid() bool {
 	}
 }
 
+// Defines values for ReconciliationReason.
+const (
+	ReconciliationReasonBilledMore        ReconciliationReason = "billed_more"
+	ReconciliationReasonInvoiceVoid       ReconciliationReason = "invoice_void"
+	ReconciliationReasonLineEdited        ReconciliationReason = "line_edited"
+	ReconciliationReasonNotBilled         ReconciliationReason = "not_billed"
+	ReconciliationReasonOtherAmount       ReconciliationReason = "other_amount"
+	ReconciliationReasonSubscriptionEnded ReconciliationReason = "subscription_ended"
+	ReconciliationReasonUnreported        ReconciliationReason = "unreported"
+	ReconciliationReasonUsageDecreased    ReconciliationReason = "usage_decreased"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationReason enum.
+func (e ReconciliationReason) Valid() bool {
+	switch e {
+	case ReconciliationReasonBilledMore:
+		return true
+	case ReconciliationReasonInvoiceVoid:
+		return true
+	case ReconciliationReasonLineEdited:
+		return true
+	case ReconciliationReasonNotBilled:
+		return true
+	case ReconciliationReasonOtherAmount:
+		return true
+	case ReconciliationReasonSubscriptionEnded:
+		return true
+	case ReconciliationReasonUnreported:
+		return true
+	case ReconciliationReasonUsageDecreased:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReconciliationState.
 const (
 	ReconciliationStateAgreed     ReconciliationState = "agreed"
@@ -2170,6 +2326,42 @@ const (
 func (e ReconciliationDisputedKind) Valid() bool {
 	switch e {
 	case ReconciliationDisputedKindReconciliationDisputed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReconciliationDisputedReason.
+const (
+	ReconciliationDisputedReasonBilledMore        ReconciliationDisputedReason = "billed_more"
+	ReconciliationDisputedReasonInvoiceVoid       ReconciliationDisputedReason = "invoice_void"
+	ReconciliationDisputedReasonLineEdited        ReconciliationDisputedReason = "line_edited"
+	ReconciliationDisputedReasonNotBilled         ReconciliationDisputedReason = "not_billed"
+	ReconciliationDisputedReasonOtherAmount       ReconciliationDisputedReason = "other_amount"
+	ReconciliationDisputedReasonSubscriptionEnded ReconciliationDisputedReason = "subscription_ended"
+	ReconciliationDisputedReasonUnreported        ReconciliationDisputedReason = "unreported"
+	ReconciliationDisputedReasonUsageDecreased    ReconciliationDisputedReason = "usage_decreased"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationDisputedReason enum.
+func (e ReconciliationDisputedReason) Valid() bool {
+	switch e {
+	case ReconciliationDisputedReasonBilledMore:
+		return true
+	case ReconciliationDisputedReasonInvoiceVoid:
+		return true
+	case ReconciliationDisputedReasonLineEdited:
+		return true
+	case ReconciliationDisputedReasonNotBilled:
+		return true
+	case ReconciliationDisputedReasonOtherAmount:
+		return true
+	case ReconciliationDisputedReasonSubscriptionEnded:
+		return true
+	case ReconciliationDisputedReasonUnreported:
+		return true
+	case ReconciliationDisputedReasonUsageDecreased:
 		return true
 	default:
 		return false
@@ -3094,6 +3286,42 @@ func (e UnratedUsageReason) Valid() bool {
 	case UnratedUsageReasonNoSubscriptionItem:
 		return true
 	case UnratedUsageReasonUnpricedDimension:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UnresolvedReason.
+const (
+	UnresolvedReasonBilledMore        UnresolvedReason = "billed_more"
+	UnresolvedReasonInvoiceVoid       UnresolvedReason = "invoice_void"
+	UnresolvedReasonLineEdited        UnresolvedReason = "line_edited"
+	UnresolvedReasonNotBilled         UnresolvedReason = "not_billed"
+	UnresolvedReasonOtherAmount       UnresolvedReason = "other_amount"
+	UnresolvedReasonSubscriptionEnded UnresolvedReason = "subscription_ended"
+	UnresolvedReasonUnreported        UnresolvedReason = "unreported"
+	UnresolvedReasonUsageDecreased    UnresolvedReason = "usage_decreased"
+)
+
+// Valid indicates whether the value is a known member of the UnresolvedReason enum.
+func (e UnresolvedReason) Valid() bool {
+	switch e {
+	case UnresolvedReasonBilledMore:
+		return true
+	case UnresolvedReasonInvoiceVoid:
+		return true
+	case UnresolvedReasonLineEdited:
+		return true
+	case UnresolvedReasonNotBilled:
+		return true
+	case UnresolvedReasonOtherAmount:
+		return true
+	case UnresolvedReasonSubscriptionEnded:
+		return true
+	case UnresolvedReasonUnreported:
+		return true
+	case UnresolvedReasonUsageDecreased:
 		return true
 	default:
 		return false
@@ -5524,15 +5752,39 @@ type EventRejections struct {
 
 // ExcludedMeter defines model for ExcludedMeter.
 type ExcludedMeter struct {
+	// Message The reason, in words
+	Message string `json:"message"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
-	// Reason The reason, in words
-	Reason string `json:"reason"`
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string `json:"next_step"`
+
+	// Reason Reason why the meter is not reported. `message` and `next_step` explain it
+	Reason ExcludedMeterReason `json:"reason"`
 }
+
+// ExcludedMeterReason Reason why the meter is not reported. `message` and `next_step` explain it
+type ExcludedMeterReason string
+
+// Exclusion defines model for Exclusion.
+type Exclusion struct {
+	// Message The reason, in words
+	Message string `json:"message"`
+
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string `json:"next_step"`
+
+	// Reason Reason why the meter is not reported. `message` and `next_step` explain it
+	Reason ExclusionReason `json:"reason"`
+}
+
+// ExclusionReason Reason why the meter is not reported. `message` and `next_step` explain it
+type ExclusionReason string
 
 // Explain defines model for Explain.
 type Explain struct {
@@ -5784,12 +6036,10 @@ type HeldPeriod struct {
 
 // HoldReason defines model for HoldReason.
 type HoldReason struct {
-	// Code The kind of difference between the invoice and the reports
+	// Code Code of the reason. `message` and `next_step` explain it
 	Code HoldReasonCode `json:"code"`
 
-	// Message The difference, in words
-	//
-	// Examples: api-calls: the provider has accepted 100 units and has counted 90
+	// Message The reason, in words
 	Message string `json:"message"`
 
 	// MeterId The meter's id
@@ -5802,6 +6052,9 @@ type HoldReason struct {
 	// Examples: api-calls
 	MeterSlug *string `json:"meter_slug,omitempty"`
 
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string `json:"next_step"`
+
 	// Ours Reported units. For `charge_differs`, the reported amount
 	Ours *json.Number `json:"ours,omitempty"`
 
@@ -5809,7 +6062,7 @@ type HoldReason struct {
 	Theirs *json.Number `json:"theirs,omitempty"`
 }
 
-// HoldReasonCode The kind of difference between the invoice and the reports
+// HoldReasonCode Code of the reason. `message` and `next_step` explain it
 type HoldReasonCode string
 
 // HoldReport defines model for HoldReport.
@@ -5908,11 +6161,17 @@ type InvitationRole string
 
 // InvoiceDisagreement defines model for InvoiceDisagreement.
 type InvoiceDisagreement struct {
-	// Code The kind of difference between the invoice and the reports
+	// Code Code of the reason. `message` and `next_step` explain it
 	Code InvoiceDisagreementCode `json:"code"`
+
+	// Message The reason, in words. Names the meter by its id
+	Message string `json:"message"`
 
 	// MeterId Absent if the difference does not concern a single meter
 	MeterId *string `json:"meter_id,omitempty"`
+
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string `json:"next_step"`
 
 	// Ours Odometer's units or amount
 	Ours *json.Number `json:"ours"`
@@ -5921,7 +6180,7 @@ type InvoiceDisagreement struct {
 	Theirs *json.Number `json:"theirs"`
 }
 
-// InvoiceDisagreementCode The kind of difference between the invoice and the reports
+// InvoiceDisagreementCode Code of the reason. `message` and `next_step` explain it
 type InvoiceDisagreementCode string
 
 // InvoiceHeld defines model for InvoiceHeld.
@@ -7048,16 +7307,11 @@ type PreviewItem struct {
 	// Amount Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Backfilling Whether the meter's earlier events are still being counted. If true, `usage` and `amount` are 0
-	Backfilling *bool `json:"backfilling,omitempty"`
-
 	// Currency ISO 4217 code
 	//
 	// Examples: USD
-	Currency string `json:"currency"`
-
-	// Excluded Reason why the meter is not billed, as of the customer's last sync
-	Excluded *string      `json:"excluded,omitempty"`
+	Currency string       `json:"currency"`
+	Excluded *Exclusion   `json:"excluded,omitempty"`
 	LateFor  *UsagePeriod `json:"late_for,omitempty"`
 
 	// MeterId The meter's id
@@ -7868,21 +8122,25 @@ type Reconciliation struct {
 	// Invoices Invoices of the provider's period that contains this billing period, as last read
 	Invoices []ReconciledInvoice `json:"invoices"`
 
+	// Message The reason, in words. Empty if `reason` is absent
+	Message string `json:"message"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is. Empty if `reason` is absent or an operator has decided
+	NextStep string `json:"next_step"`
+
 	// Note Reason given by the operator
 	Note   string           `json:"note"`
 	Ours   ReconciledOurs   `json:"ours"`
 	Period ReconciledPeriod `json:"period"`
 
-	// Reason Reason why the invoices differ. Empty if the invoices agree
-	//
-	// Examples: accepted, not billed
-	Reason string `json:"reason"`
+	// Reason Reason for the difference between the invoices and the closed period. Absent if the invoices agree, and while `state` is `open`
+	Reason *ReconciliationReason `json:"reason,omitempty"`
 
 	// State The state
 	State ReconciliationState `json:"state"`
@@ -7893,6 +8151,9 @@ type ReconciliationActions string
 
 // ReconciliationBills Unit in which the provider bills the period. With `amounts`, all accepted, counted, invoiced and billed quantities are money, in the currency of the charge
 type ReconciliationBills string
+
+// ReconciliationReason Reason for the difference between the invoices and the closed period. Absent if the invoices agree, and while `state` is `open`
+type ReconciliationReason string
 
 // ReconciliationState The state
 type ReconciliationState string
@@ -7913,15 +8174,21 @@ type ReconciliationDisputed struct {
 	// Kind The kind of discrepancy, as in `GET /v1/billing/attention`
 	Kind ReconciliationDisputedKind `json:"kind"`
 
+	// Message The reason, in words
+	Message string `json:"message"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
 	// MeterSlug The meter's slug
-	MeterSlug string       `json:"meter_slug"`
-	Period    StoredPeriod `json:"period"`
+	MeterSlug string `json:"meter_slug"`
 
-	// Reason The reason, in words
-	Reason string `json:"reason"`
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string       `json:"next_step"`
+	Period   StoredPeriod `json:"period"`
+
+	// Reason Reason for the difference between the invoices and the closed period. `message` and `next_step` explain it
+	Reason ReconciliationDisputedReason `json:"reason"`
 
 	// Reported Units that the provider has accepted, or the amount in a period that is billed in amounts
 	Reported json.Number `json:"reported"`
@@ -7940,6 +8207,9 @@ type ReconciliationDisputed struct {
 
 // ReconciliationDisputedKind The kind of discrepancy, as in `GET /v1/billing/attention`
 type ReconciliationDisputedKind string
+
+// ReconciliationDisputedReason Reason for the difference between the invoices and the closed period. `message` and `next_step` explain it
+type ReconciliationDisputedReason string
 
 // RefusedReservation defines model for RefusedReservation.
 type RefusedReservation struct {
@@ -9430,11 +9700,17 @@ type UnratedTotal struct {
 	// Lines Number of lines in the list
 	Lines int64 `json:"lines"`
 
-	// Reason The reason, in words
+	// Message The reason, in words
+	Message string `json:"message"`
+
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string `json:"next_step"`
+
+	// Reason Reason why nothing bills the usage. `message` and `next_step` explain it
 	Reason UnratedTotalReason `json:"reason"`
 }
 
-// UnratedTotalReason The reason, in words
+// UnratedTotalReason Reason why nothing bills the usage. `message` and `next_step` explain it
 type UnratedTotalReason string
 
 // UnratedTotals defines model for UnratedTotals.
@@ -9462,9 +9738,6 @@ type UnratedUsage struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Detail Details if the reason is `no_subscription_item`. Empty for other reasons
-	Detail string `json:"detail"`
-
 	// Estimate Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
 	Estimate json.Number `json:"estimate"`
 
@@ -9474,37 +9747,27 @@ type UnratedUsage struct {
 	// ExternalId The customer's external ID
 	ExternalId string `json:"external_id"`
 
+	// Message The reason, in words
+	Message string `json:"message"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
 	// MeterSlug The meter's slug
-	MeterSlug string        `json:"meter_slug"`
-	Period    UnratedPeriod `json:"period"`
+	MeterSlug string `json:"meter_slug"`
 
-	// Reason Reason why nothing bills the usage:
-	// - `before_first_period`: the usage is older than the customer's first billing period.
-	// - `no_price`: neither the meter, the customer's plan nor the customer has a price.
-	// - `no_provider`: the tenant has no billing provider.
-	// - `no_provider_link`: the customer has no `billing_provider_id`.
-	// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
-	// - `before_subscription`: the period is outside the customer's subscription.
-	// - `closed_unbilled`: when the period closed, no provider would bill the usage.
-	// - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is
+	NextStep string        `json:"next_step"`
+	Period   UnratedPeriod `json:"period"`
+
+	// Reason Reason why nothing bills the usage. `message` and `next_step` explain it
 	Reason UnratedUsageReason `json:"reason"`
 
 	// Usage Usage of the meter in the period. With `unpriced_dimension`, only the part with these values
 	Usage json.Number `json:"usage"`
 }
 
-// UnratedUsageReason Reason why nothing bills the usage:
-// - `before_first_period`: the usage is older than the customer's first billing period.
-// - `no_price`: neither the meter, the customer's plan nor the customer has a price.
-// - `no_provider`: the tenant has no billing provider.
-// - `no_provider_link`: the customer has no `billing_provider_id`.
-// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
-// - `before_subscription`: the period is outside the customer's subscription.
-// - `closed_unbilled`: when the period closed, no provider would bill the usage.
-// - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
+// UnratedUsageReason Reason why nothing bills the usage. `message` and `next_step` explain it
 type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
@@ -9515,15 +9778,21 @@ type Unresolved struct {
 	// Invoiced Units on final invoices, or the amount in a period that is billed in amounts. Absent while `state` is `open`
 	Invoiced *json.Number `json:"invoiced,omitempty"`
 
+	// Message The reason, in words. Empty if `reason` is absent
+	Message string `json:"message"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
 	// MeterSlug The meter's slug
-	MeterSlug string           `json:"meter_slug"`
-	Period    ReconciledPeriod `json:"period"`
+	MeterSlug string `json:"meter_slug"`
 
-	// Reason The reason, in words
-	Reason string `json:"reason"`
+	// NextStep Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is. Empty if `reason` is absent
+	NextStep string           `json:"next_step"`
+	Period   ReconciledPeriod `json:"period"`
+
+	// Reason Reason for the difference between the invoices and the closed period. Absent while `state` is `open`
+	Reason *UnresolvedReason `json:"reason,omitempty"`
 
 	// State The state
 	State UnresolvedState `json:"state"`
@@ -9531,6 +9800,9 @@ type Unresolved struct {
 	// Units Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing
 	Units json.Number `json:"units"`
 }
+
+// UnresolvedReason Reason for the difference between the invoices and the closed period. Absent while `state` is `open`
+type UnresolvedReason string
 
 // UnresolvedState The state
 type UnresolvedState string
@@ -12312,6 +12584,7 @@ type ClientInterface interface {
 	//
 	// - Amounts that were already reported are not deducted.
 	// - Items with `late_for` are late usage of closed periods.
+	// - Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.
 	// - `GET /v1/billing/explain` returns the breakdown of a charge.
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
@@ -14930,6 +15203,7 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 //
 // - Amounts that were already reported are not deducted.
 // - Items with `late_for` are late usage of closed periods.
+// - Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.
 // - `GET /v1/billing/explain` returns the breakdown of a charge.
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
@@ -27368,6 +27642,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Amounts that were already reported are not deducted.
 	// - Items with `late_for` are late usage of closed periods.
+	// - Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.
 	// - `GET /v1/billing/explain` returns the breakdown of a charge.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -37566,6 +37841,7 @@ func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context
 //
 // - Amounts that were already reported are not deducted.
 // - Items with `late_for` are late usage of closed periods.
+// - Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.
 // - `GET /v1/billing/explain` returns the breakdown of a charge.
 //
 // Returns a wrapper object for the known response body format(s).

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
@@ -103,7 +104,7 @@ var attentionSources = []attentionSource{
 		kind:   disputedReconciliation,
 		action: "Compare the invoices with the closed period, and decide on the difference.",
 		items: `
-		  select 'per_' || r.period_id || '/mtr_' || r.meter_id, m.slug, r.customer_id, r.reason, r.recorded_at, null::timestamptz,
+		  select 'per_' || r.period_id || '/mtr_' || r.meter_id, m.slug, r.customer_id, coalesce(@reconciliation_reasons::jsonb ->> r.reason, r.reason), r.recorded_at, null::timestamptz,
 		    '/v1/billing/reconciliation?state=disputed&period=per_' || r.period_id
 		  from billing_reconciliations r
 		  join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
@@ -129,7 +130,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "unrated_usage",
-		action: "Find the usage with GET /v1/billing/unrated. For before_first_period, bill it outside of Odometer. For other reasons, set the missing price, billing_provider_id or provider.",
+		action: "Find the usage with GET /v1/billing/unrated, and follow the next step of each line.",
 		items: `
 		  select id, customers, 0, cause, since, null::timestamptz, '/v1/billing/unrated'
 		  from unnest(@unrated::text[], @unrated_customers::text[], @unrated_causes::text[], @unrated_since::timestamptz[]) u (id, customers, cause, since)`,
@@ -327,11 +328,15 @@ func attentionArgs(tenant metering.TenantID, unrated []ledger.UnratedTotal, now 
 		case 1:
 			who = "1 customer"
 		}
-		ids, customers, causes, since = append(ids, id), append(customers, who), append(causes, u.Reason.Text()), append(since, u.Since)
+		ids, customers, causes, since = append(ids, id), append(customers, who), append(causes, u.Reason.Text().Message), append(since, u.Since)
 		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
 	}
+	reconciliations := make(map[billing.ReconciliationReason]string)
+	for _, reason := range billing.ReconciliationReason("").Values() {
+		reconciliations[reason] = reason.Text().Message
+	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-ledger.SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": usage.InterruptionsAtMost,
+		"tenant": tenant, "now": now, "reconciliation_reasons": reconciliations, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-ledger.SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": usage.InterruptionsAtMost,
 		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
 	}
 }

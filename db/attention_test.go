@@ -171,7 +171,7 @@ func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {
 	found := list()
 	require.Len(t, found.Items, 1)
 	item := found.Items[0]
-	require.Equal(t, []string{period.String() + "/" + b.meter.ID.String(), "calls", "acme", string(billing.ReasonNotBilled)}, []string{item.ID, item.Reference, item.ExternalID, item.Cause})
+	require.Equal(t, []string{period.String() + "/" + b.meter.ID.String(), "calls", "acme", billing.ReasonNotBilled.Text().Message}, []string{item.ID, item.Reference, item.ExternalID, item.Cause})
 	require.Len(t, item.Amounts, 1)
 	_, err := b.decide(period, billing.Waive, "for the test")
 	require.NoError(t, err)

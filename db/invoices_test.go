@@ -258,7 +258,8 @@ func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 		"kind": "reconciliation_disputed",
 		"tenant_id": "`+b.tenant.String()+`", "customer_id": "`+b.customer.ID.String()+`", "customer_external_id": "acme",
 		"period": {"id": "`+b.periodOf(month.Start).String()+`", "start": "`+month.Start.Format(time.RFC3339)+`", "end": "`+month.End.Format(time.RFC3339)+`"},
-		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "api-calls", "units": 10, "reported": 10, "invoiced": 12.5, "unexplained": 2.5, "reason": "billed more than reported"
+		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "api-calls", "units": 10, "reported": 10, "invoiced": 12.5, "unexplained": 2.5, "reason": "billed_more",
+		"message": "`+billing.ReasonBilledMore.Text().Message+`", "next_step": "`+billing.ReasonBilledMore.Text().NextStep+`"
 	}`, string(claimed.Message.Data))
 	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10))
 	require.NoError(t, err)
@@ -399,7 +400,7 @@ func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	b.end("sub_1", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)})
 	b.reportEach()
 	last := b.facts().Stored[0].Closed[0].Reconciled
-	require.Equal(t, []any{billing.ReconciliationCarried, billing.ReasonEnded, "0"}, []any{last.State, last.Reason, last.Billed.String()})
+	require.Equal(t, []any{billing.ReconciliationCarried, billing.ReasonSubscriptionEnded, "0"}, []any{last.State, last.Reason, last.Billed.String()})
 	b.now = b.now.Add(48 * time.Hour)
 	require.Empty(t, due(), "it is decided")
 

@@ -79,7 +79,7 @@ func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	planned := b.plan(anew)
 	require.Empty(t, planned.Send)
 	require.Len(t, planned.Excluded, 1)
-	require.Equal(t, billing.ExcludedCurrency, planned.Excluded[0].Reason)
+	require.Equal(t, billing.ExcludedLateCurrency, planned.Excluded[0].Code)
 	require.Empty(t, b.outOfSync(), "it is booked, and there is nothing to do")
 
 	euros.Currency = "USD"

@@ -25,9 +25,12 @@ func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
 		outbox.SyncFailed{SyncID: uuid.New(), Error: "the webhook answered 401"},
 		outbox.SyncDelayed{SyncID: uuid.New(), RequestedAt: november, Cause: "no worker has started the sync"},
 		outbox.PeriodClosed{Period: month},
-		outbox.ReconciliationDisputed{Discrepancy: "reconciliation_disputed", Period: outbox.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
+		outbox.ReconciliationDisputed{
+			Discrepancy: "reconciliation_disputed", Period: outbox.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours,
+			Reason: billing.ReasonBilledMore, Text: billing.Text{Message: "m", NextStep: "n"},
+		},
 		outbox.InvoiceHeld{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []outbox.InvoiceDisagreement{
-			{Code: billing.HoldNotCounted, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
+			{Code: billing.HoldNotCounted, Text: billing.Text{Message: "m", NextStep: "n"}, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
 		}},
 		outbox.AlertTriggered{ID: "fir_1", Alert: outbox.TriggeredAlert{ID: "alt_1", Name: "Budget", Type: metering.SpendAlert}, Threshold: ours, Value: ours, Currency: "USD", Period: month, OccurredAt: november},
 		outbox.QuotaExceeded{QuotaID: "quo_1", MeterSlug: "calls", Mode: metering.HardQuota, Period: metering.PerLifetime, Limit: ours, Used: ours, OccurredAt: november},

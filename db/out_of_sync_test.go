@@ -169,7 +169,7 @@ func TestACustomerIsOutOfSyncWhoseNewItemRefusesItsUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
-	b.link("sub_1", month, billing.Destination{Excluded: "no subscription item of the customer has its price"})
+	b.link("sub_1", month, billing.Destination{Excluded: billing.NoTarget("no subscription item of the customer has its price")})
 	b.use("10")
 	b.reportAll()
 	require.Empty(t, b.outOfSync(), "it can be reported nowhere")

@@ -155,7 +155,7 @@ func TestAnExcludedMeterStaysAsItWasReported(t *testing.T) {
 	third := dbtest.Meter(t, b.store, b.tenant, "seats", "seat")
 	planned := b.plan(anew, third.ID, other.ID)
 	require.Empty(t, planned.Send, "what was never reported is left out")
-	require.Equal(t, "an operator excluded the meter from this run", planned.Excluded[0].Reason)
+	require.Equal(t, billing.ExcludedByOperator, planned.Excluded[0].Code)
 }
 
 // TestAStatementIsReadAtOneInstant checks that a statement has the same usage for two meters that count the same

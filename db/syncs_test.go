@@ -59,7 +59,7 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	s := b.next(begun.After)
 	b.lease(s.ID)
 	b.complete(s.ID, billing.Accepted)
-	answer := ledger.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
+	answer := ledger.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []billing.Exclusion{{MeterID: b.meter.ID, ExclusionReason: billing.NoTarget("for the test")}}}
 	require.Equal(t, ledger.Finished{More: true}, b.finish(cut.PassID, ledger.Answer{Error: "cut short"}), "another pass answers its requests")
 	require.Equal(t, ledger.Finished{Requests: 2, More: true}, b.finish(begun.PassID, answer), "another request has come")
 	require.Equal(t, ledger.Finished{More: true}, b.finish(begun.PassID, answer), "finishing again changes nothing")
@@ -75,7 +75,7 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	require.EqualValues(t, 1, done.Lines[0].Number)
 	require.Len(t, done.Excluded, 1)
 	require.Equal(t, "api-calls", done.Excluded[0].MeterSlug)
-	require.Equal(t, "for the test", done.Excluded[0].Reason)
+	require.Equal(t, []string{string(billing.ExcludedNoTarget), "for the test"}, []string{done.Excluded[0].Code, done.Excluded[0].Detail})
 	require.Equal(t, metering.SyncRequested, b.sync(third).Status)
 	require.Equal(t, ledger.Finished{Requests: 1}, b.finish(b.begin().PassID, ledger.Answer{}))
 	require.Equal(t, metering.SyncSucceeded, b.sync(third).Status)

@@ -149,12 +149,12 @@ func TestUnratedUsageNamesWhyTheProviderTakesNone(t *testing.T) {
 	b.use("120")
 	reasons := func() (list []string) {
 		for _, l := range b.unrated(month.Start) {
-			list = append(list, fmt.Sprint(l.Reason, " ", l.Detail, " ", l.Usage, " ", *l.Estimate))
+			list = append(list, fmt.Sprint(l.Reason, " ", l.Excluded.Detail, " ", l.Usage, " ", *l.Estimate))
 		}
 		return list
 	}
 	require.Equal(t, []string{"no_provider_link  120 10.1"}, reasons(), "before anything was read at the provider")
-	b.link("sub_1", month, billing.Destination{Excluded: "no item has the lookup key"})
+	b.link("sub_1", month, billing.Destination{Excluded: billing.NoTarget("no item has the lookup key")})
 	require.Equal(t, []string{"no_subscription_item no item has the lookup key 120 10.1"}, reasons())
 	b.link("sub_1", month, asDelta)
 	require.Empty(t, reasons())

@@ -91,5 +91,6 @@ type SyncLine struct {
 type ExcludedMeter struct {
 	MeterID   MeterID
 	MeterSlug string
-	Reason    string
+	Code      string // billing.ExclusionCode
+	Detail    string // the cause at the provider, in words; "": none is known
 }

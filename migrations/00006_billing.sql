@@ -395,7 +395,8 @@ create table billing_sync_exclusions (
   tenant_id bigint not null,
   sync_id   uuid not null,
   meter_id  bigint not null,
-  reason    text not null,
+  code      text not null, -- billing.ExclusionCode
+  detail    text not null, -- the cause at the provider, in words; '': none is known
   primary key (tenant_id, sync_id, meter_id),
   foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id)
@@ -568,7 +569,7 @@ create table billing_reconciliations (
   elsewhere   numeric not null, -- billed where no such invoice is read
   billed      numeric not null, -- counts as billed, also by other connections, and is never charged again
   state       text not null check (state in ('agreed', 'carried', 'waived', 'disputed', 'written_off')),
-  reason      text not null, -- why the invoices bill another total; '': they agree
+  reason      text not null, -- billing.ReconciliationReason; '': the invoices agree
   actor       text not null default '', -- actor that decided it; '': the rules decided it
   note        text not null default '', -- why, in the actor's words
   sequence    bigint not null default nextval('ledger_sequence'), -- of the ledger

@@ -160,7 +160,7 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 		Slug     string      `json:"meter_slug"`
 		Amount   json.Number `json:"amount"`
 		Currency string      `json:"currency"`
-		Excluded string
+		Excluded struct{ Message string }
 		LateFor  *struct {
 			End time.Time `json:"end"`
 		} `json:"late_for"`
@@ -170,11 +170,11 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 		i := slices.Index(e.slugs[:], item.Slug)
 		if i < 0 {
 			if synced {
-				require.Equal(s, "no subscription item of the customer has a price with lookup key "+item.Slug+", or a price or Stripe meter with metadata meter_slug="+item.Slug, item.Excluded)
+				require.Equal(s, "no subscription item of the customer has a price with lookup key "+item.Slug+", or a price or Stripe meter with metadata meter_slug="+item.Slug, item.Excluded.Message)
 			}
 			continue // the meter has the other currency
 		}
-		require.Empty(s, item.Excluded)
+		require.Empty(s, item.Excluded.Message)
 		m := slices.IndexFunc(exampleMeters, func(m exampleMeter) bool { return m.slug == item.Slug })
 		require.Equal(s, exampleMeters[m].currency, item.Currency)
 		if item.LateFor == nil {

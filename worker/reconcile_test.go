@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
@@ -80,7 +81,7 @@ func TestAMeterIsExcludedUntilItsPastIsCounted(t *testing.T) {
 	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer.ID, ledger.Pass{Lease: time.Minute}, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	require.NotContains(t, string(planned.Leased.Body), "storage")
-	require.Equal(t, []metering.ExcludedMeter{{
-		MeterID: meter.ID, MeterSlug: "storage", Reason: "the meter's earlier events are still being counted; the meter is billed after the backfill",
+	require.Equal(t, []billing.Exclusion{{
+		MeterID: meter.ID, MeterSlug: "storage", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedBackfilling},
 	}}, planned.Excluded)
 }

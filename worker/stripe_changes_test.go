@@ -48,7 +48,7 @@ func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	use("1")
 	sync := s.synced()
 	require.Empty(t, sync.Lines)
-	require.Equal(t, "the customer has no billing_provider_id; set it to the id of the customer at Stripe", sync.Excluded[0].Reason)
+	require.Equal(t, "the customer has no billing_provider_id; set it to the id of the customer at Stripe", sync.Excluded[0].Detail)
 	s.link("cus_canary")
 	s.synced()
 	require.Equal(t, []string{"10", "11", "15", "11", "5"}, billed())

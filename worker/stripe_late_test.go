@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	s.synced()
 	s.clock.To(s, end.Add(time.Second))
 	s.useAt("record", "1", end.Add(-time.Second))
-	require.Equal(t, "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period", excludedOf(s.synced())["record"])
+	require.Equal(t, string(billing.ExcludedPeriodOver), excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // so that closing waits only for the clock
@@ -65,10 +66,11 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	return s, end, stop
 }
 
+// excludedOf returns the reason of each excluded meter: the cause at the provider or, if none is known, the code.
 func excludedOf(sync metering.Sync) map[string]string {
 	reasons := make(map[string]string)
 	for _, m := range sync.Excluded {
-		reasons[m.MeterSlug] = m.Reason
+		reasons[m.MeterSlug] = cmp.Or(m.Detail, m.Code)
 	}
 	return reasons
 }

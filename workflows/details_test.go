@@ -75,12 +75,12 @@ func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
 	october := metering.Range{Start: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)}
 	w.unresolved = []activities.Unresolved{
 		{MeterID: 5, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationOpen, Units: metering.Whole(10)},
-		{MeterID: 6, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationCarried, Reason: billing.ReasonNotBilled, Units: metering.Whole(10), Invoiced: &invoiced},
+		{MeterID: 6, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationCarried, Text: billing.Text{Message: "not billed", NextStep: "Wait."}, Units: metering.Whole(10), Invoiced: &invoiced},
 	}
 	w.request(0)
 	_, err := w.run(t)
 	require.NoError(t, err)
 	details := detailsOf(t, w.TestWorkflowEnvironment)
 	require.Contains(t, details, "| reconciliation of mtr_5 | 2026-10-01 to 2026-11-01 | open |\n")
-	require.Contains(t, details, "| reconciliation of mtr_6 | 2026-10-01 to 2026-11-01 | carried: invoices bill 7 of 10; accepted, not billed |\n")
+	require.Contains(t, details, "| reconciliation of mtr_6 | 2026-10-01 to 2026-11-01 | carried: invoices bill 7 of 10; not billed. Wait. |\n")
 }

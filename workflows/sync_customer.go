@@ -133,7 +133,10 @@ func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unr
 	for _, u := range all {
 		state := string(u.State)
 		if u.Invoiced != nil {
-			state = fmt.Sprintf("%s: invoices bill %s of %s; %s", u.State, u.Invoiced, u.Units, u.Reason)
+			state = fmt.Sprintf("%s: invoices bill %s of %s", u.State, u.Invoiced, u.Units)
+		}
+		if u.Message != "" {
+			state += fmt.Sprintf("; %s. %s", u.Message, u.NextStep)
 		}
 		s.show(ctx, fmt.Sprintf("| reconciliation of %s | %s to %s |", u.MeterID, u.PeriodStart.Format(time.DateOnly), u.PeriodEnd.Format(time.DateOnly)), state)
 	}

@@ -662,6 +662,7 @@ export interface paths {
          *
          *     - Amounts that were already reported are not deducted.
          *     - Items with `late_for` are late usage of closed periods.
+         *     - Items with `excluded` are not reported, as of the customer's last sync. With the reason `backfilling`, `usage` and `amount` are 0.
          *     - `GET /v1/billing/explain` returns the breakdown of a charge.
          */
         get: operations["preview-billing"];
@@ -5065,12 +5066,30 @@ export interface components {
             count: number;
         };
         ExcludedMeter: {
+            /** @description The reason, in words */
+            message: string;
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
+            /**
+             * @description Reason why the meter is not reported. `message` and `next_step` explain it
+             * @enum {string}
+             */
+            reason: "backfilling" | "not_read_yet" | "other_subscription" | "no_target" | "shared_target" | "excluded_by_operator" | "price_currency" | "late_currency" | "restored" | "before_subscription" | "invoice_final" | "period_over" | "no_window" | "line_final" | "no_invoice_line" | "too_many_lines";
+        };
+        Exclusion: {
             /** @description The reason, in words */
-            reason: string;
+            message: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
+            /**
+             * @description Reason why the meter is not reported. `message` and `next_step` explain it
+             * @enum {string}
+             */
+            reason: "backfilling" | "not_read_yet" | "other_subscription" | "no_target" | "shared_target" | "excluded_by_operator" | "price_currency" | "late_currency" | "restored" | "before_subscription" | "invoice_final" | "period_over" | "no_window" | "line_final" | "no_invoice_line" | "too_many_lines";
         };
         Explain: {
             /**
@@ -5322,14 +5341,11 @@ export interface components {
         };
         HoldReason: {
             /**
-             * @description The kind of difference between the invoice and the reports
+             * @description Code of the reason. `message` and `next_step` explain it
              * @enum {string}
              */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
-            /**
-             * @description The difference, in words
-             * @example api-calls: the provider has accepted 100 units and has counted 90
-             */
+            /** @description The reason, in words */
             message: string;
             /**
              * @description The meter's id
@@ -5341,6 +5357,8 @@ export interface components {
              * @example api-calls
              */
             meter_slug?: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
             /**
              * Format: decimal
              * @description Reported units. For `charge_differs`, the reported amount
@@ -5451,12 +5469,16 @@ export interface components {
         };
         InvoiceDisagreement: {
             /**
-             * @description The kind of difference between the invoice and the reports
+             * @description Code of the reason. `message` and `next_step` explain it
              * @enum {string}
              */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
+            /** @description The reason, in words. Names the meter by its id */
+            message: string;
             /** @description Absent if the difference does not concern a single meter */
             meter_id?: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
             /**
              * Format: decimal
              * @description Odometer's units or amount
@@ -6486,15 +6508,12 @@ export interface components {
              * @description Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
              */
             amount: string;
-            /** @description Whether the meter's earlier events are still being counted. If true, `usage` and `amount` are 0 */
-            backfilling?: boolean;
             /**
              * @description ISO 4217 code
              * @example USD
              */
             currency: string;
-            /** @description Reason why the meter is not billed, as of the customer's last sync */
-            excluded?: string;
+            excluded?: components["schemas"]["Exclusion"];
             late_for?: components["schemas"]["UsagePeriod"];
             /** @description The meter's id */
             meter_id: string;
@@ -7334,19 +7353,23 @@ export interface components {
             invoiced: components["schemas"]["ReconciledTheirs"];
             /** @description Invoices of the provider's period that contains this billing period, as last read */
             invoices: components["schemas"]["ReconciledInvoice"][];
+            /** @description The reason, in words. Empty if `reason` is absent */
+            message: string;
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is. Empty if `reason` is absent or an operator has decided */
+            next_step: string;
             /** @description Reason given by the operator */
             note: string;
             ours: components["schemas"]["ReconciledOurs"];
             period: components["schemas"]["ReconciledPeriod"];
             /**
-             * @description Reason why the invoices differ. Empty if the invoices agree
-             * @example accepted, not billed
+             * @description Reason for the difference between the invoices and the closed period. Absent if the invoices agree, and while `state` is `open`
+             * @enum {string}
              */
-            reason: string;
+            reason?: "unreported" | "not_billed" | "subscription_ended" | "usage_decreased" | "invoice_void" | "billed_more" | "line_edited" | "other_amount";
             /**
              * @description The state
              * @enum {string}
@@ -7371,13 +7394,20 @@ export interface components {
              * @enum {string}
              */
             kind: "reconciliation_disputed";
+            /** @description The reason, in words */
+            message: string;
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
             period: components["schemas"]["StoredPeriod"];
-            /** @description The reason, in words */
-            reason: string;
+            /**
+             * @description Reason for the difference between the invoices and the closed period. `message` and `next_step` explain it
+             * @enum {string}
+             */
+            reason: "unreported" | "not_billed" | "subscription_ended" | "usage_decreased" | "invoice_void" | "billed_more" | "line_edited" | "other_amount";
             /**
              * Format: decimal
              * @description Units that the provider has accepted, or the amount in a period that is billed in amounts
@@ -8934,8 +8964,12 @@ export interface components {
              * @description Number of lines in the list
              */
             lines: number;
+            /** @description The reason, in words */
+            message: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
             /**
-             * @description The reason, in words
+             * @description Reason why nothing bills the usage. `message` and `next_step` explain it
              * @enum {string}
              */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled" | "unpriced_dimension";
@@ -8961,8 +8995,6 @@ export interface components {
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description Details if the reason is `no_subscription_item`. Empty for other reasons */
-            detail: string;
             /**
              * Format: decimal
              * @description Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
@@ -8975,21 +9007,17 @@ export interface components {
             event_count: number;
             /** @description The customer's external ID */
             external_id: string;
+            /** @description The reason, in words */
+            message: string;
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is */
+            next_step: string;
             period: components["schemas"]["UnratedPeriod"];
             /**
-             * @description Reason why nothing bills the usage:
-             *     - `before_first_period`: the usage is older than the customer's first billing period.
-             *     - `no_price`: neither the meter, the customer's plan nor the customer has a price.
-             *     - `no_provider`: the tenant has no billing provider.
-             *     - `no_provider_link`: the customer has no `billing_provider_id`.
-             *     - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
-             *     - `before_subscription`: the period is outside the customer's subscription.
-             *     - `closed_unbilled`: when the period closed, no provider would bill the usage.
-             *     - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
+             * @description Reason why nothing bills the usage. `message` and `next_step` explain it
              * @enum {string}
              */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled" | "unpriced_dimension";
@@ -9010,13 +9038,20 @@ export interface components {
              * @description Units on final invoices, or the amount in a period that is billed in amounts. Absent while `state` is `open`
              */
             invoiced?: string;
+            /** @description The reason, in words. Empty if `reason` is absent */
+            message: string;
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Action for an operator, in words. Begins with `Nothing:` if no action is ever necessary, and with `Wait:` if usually none is. Empty if `reason` is absent */
+            next_step: string;
             period: components["schemas"]["ReconciledPeriod"];
-            /** @description The reason, in words */
-            reason: string;
+            /**
+             * @description Reason for the difference between the invoices and the closed period. Absent while `state` is `open`
+             * @enum {string}
+             */
+            reason?: "unreported" | "not_billed" | "subscription_ended" | "usage_decreased" | "invoice_void" | "billed_more" | "line_edited" | "other_amount";
             /**
              * @description The state
              * @enum {string}

@@ -232,7 +232,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 		units, reported, invoiced, unexplained, billed *metering.Decimal
 
 		state  *billing.ReconciliationState
-		reason *string
+		reason *billing.ReconciliationReason
 	}
 	n := &reconciled
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.Dimensions, &l.PriceVersion, &l.Source, &l.Terms, &l.price, &l.Charge, &l.Currency,

@@ -189,7 +189,10 @@ func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUI
 	}
 	excluded, err := Syncs{s.pool}.excluded(ctx, tenant, id)
 	for _, m := range excluded {
-		of.Excluded = append(of.Excluded, billing.Exclusion(m))
+		of.Excluded = append(of.Excluded, billing.Exclusion{
+			MeterID: m.MeterID, MeterSlug: m.MeterSlug,
+			ExclusionReason: billing.ExclusionReason{Code: billing.ExclusionCode(m.Code), Detail: m.Detail},
+		})
 	}
 	return of, err
 }
@@ -381,7 +384,7 @@ func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID)
 func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
 	found := []outbox.InvoiceDisagreement{}
 	for _, r := range d.Reasons {
-		one := outbox.InvoiceDisagreement{Code: r.Code, Ours: r.Ours, Theirs: r.Theirs}
+		one := outbox.InvoiceDisagreement{Code: r.Code, Text: r.Text(r.MeterID.String()), Ours: r.Ours, Theirs: r.Theirs}
 		if r.MeterID != 0 {
 			one.MeterID = r.MeterID.String()
 		}

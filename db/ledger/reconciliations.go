@@ -284,7 +284,8 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 	return outbox.Publish(w.ctx, w.tx, w.tenant, w.customer, outbox.ReconciliationDisputed{
 		Discrepancy: outbox.DisputedReconciliation,
 		Period:      outbox.StoredPeriod{ID: period.String(), MessagePeriod: outbox.PeriodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
-		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained, Reason: r.Reason,
+		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained,
+		Reason: r.Reason, Text: r.Reason.Text(),
 	}, w.facts.Now)
 }
 

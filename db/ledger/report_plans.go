@@ -226,10 +226,7 @@ func (w *planWriter) write(plan billing.ReportPlan, frame Frame) (planned Planne
 	if w.facts.Connection == nil {
 		return planned, errNoProvider
 	}
-	planned = Planned{ReadFirst: plan.ReadFirst, More: plan.More, UpToDate: plan.UpToDate}
-	for _, e := range plan.Excluded {
-		planned.Excluded = append(planned.Excluded, metering.ExcludedMeter(e))
-	}
+	planned = Planned{ReadFirst: plan.ReadFirst, More: plan.More, UpToDate: plan.UpToDate, Excluded: plan.Excluded}
 	if planned.Send, err = w.resumed(plan.Resume); err != nil {
 		return planned, err
 	}

@@ -48,7 +48,7 @@ type Planned struct {
 	Leased    *Leased  // lease of the first report, if Pass.Lease is set and there is a report
 	More      bool     // more reports may follow once the outcomes of these are known
 	UpToDate  []uuid.UUID
-	Excluded  []metering.ExcludedMeter
+	Excluded  []billing.Exclusion
 }
 
 // Report identifies a report to send. Its recipient and its body stay in the database.

@@ -121,7 +121,7 @@ func (p *Planned) add(o Planned) {
 	p.ReadFirst, p.More = p.ReadFirst || o.ReadFirst, p.More || o.More
 	p.Send, p.UpToDate = append(p.Send, o.Send...), append(p.UpToDate, o.UpToDate...)
 	for _, e := range o.Excluded {
-		if !slices.ContainsFunc(p.Excluded, func(known metering.ExcludedMeter) bool { return known.MeterID == e.MeterID }) {
+		if !slices.ContainsFunc(p.Excluded, func(known billing.Exclusion) bool { return known.MeterID == e.MeterID }) {
 			p.Excluded = append(p.Excluded, e)
 		}
 	}

@@ -82,7 +82,7 @@ func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UU
 
 func (s Syncs) excluded(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.ExcludedMeter, error) {
 	rows, err := s.pool.Query(ctx, `
-		select m.id, m.slug, x.reason
+		select m.id, m.slug, x.code, x.detail
 		from billing_sync_exclusions x
 		join meters m on m.tenant_id = x.tenant_id and m.id = x.meter_id
 		where x.tenant_id = $1
@@ -92,7 +92,7 @@ func (s Syncs) excluded(ctx context.Context, tenant metering.TenantID, sync uuid
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.ExcludedMeter, err error) {
-		err = row.Scan(&k.MeterID, &k.MeterSlug, &k.Reason)
+		err = row.Scan(&k.MeterID, &k.MeterSlug, &k.Code, &k.Detail)
 		return k, err
 	})
 }

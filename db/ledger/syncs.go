@@ -297,7 +297,7 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 type Answer struct {
 	Error    string      // the fix that the operator should make; "" if the pass succeeded
 	Reports  []uuid.UUID // reports that were sent, rejected, or found up to date
-	Excluded []metering.ExcludedMeter
+	Excluded []billing.Exclusion
 }
 
 // Finished is the result of Syncs.Finish.
@@ -388,7 +388,7 @@ func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 }
 
 // Exclude records the excluded meters for the syncs of a pass.
-func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID, meters []metering.ExcludedMeter) error {
+func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID, meters []billing.Exclusion) error {
 	if len(meters) == 0 {
 		return nil
 	}
@@ -405,21 +405,21 @@ func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer m
 	return nil
 }
 
-func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.ExcludedMeter) error {
+func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []billing.Exclusion) error {
 	if len(meters) == 0 {
 		return nil
 	}
-	ids, reasons := make([]metering.MeterID, len(meters)), make([]string, len(meters))
+	ids, codes, details := make([]metering.MeterID, len(meters)), make([]billing.ExclusionCode, len(meters)), make([]string, len(meters))
 	for i, excluded := range meters {
-		ids[i], reasons[i] = excluded.MeterID, excluded.Reason
+		ids[i], codes[i], details[i] = excluded.MeterID, excluded.Code, excluded.Detail
 	}
 	_, err := tx.Exec(ctx, `
-		insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, reason)
-		select $1, s.id, m.id, m.reason
+		insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, code, detail)
+		select $1, s.id, m.id, m.code, m.detail
 		from billing_syncs s
-		cross join unnest($3::bigint[], $4::text[]) m (id, reason)
+		cross join unnest($3::bigint[], $4::text[], $5::text[]) m (id, code, detail)
 		where s.tenant_id = $1
 		  and s.id = any($2)
-		on conflict do nothing`, tenant, syncs, ids, reasons)
+		on conflict do nothing`, tenant, syncs, ids, codes, details)
 	return err
 }

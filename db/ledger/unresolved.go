@@ -18,7 +18,7 @@ type Unresolved struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	State     billing.ReconciliationState
-	Reason    string
+	Reason    billing.ReconciliationReason
 	Units     metering.Decimal  // the units, or the money, with which the period closed
 	Invoiced  *metering.Decimal // the units, or the money, on final invoices; nil if the reconciliation is open
 }

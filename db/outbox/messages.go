@@ -92,15 +92,16 @@ func (PeriodClosed) Kind() metering.MessageKind { return metering.MessagePeriodC
 // a closed period that Odometer did not report.
 type ReconciliationDisputed struct {
 	OfCustomer
-	Discrepancy DiscrepancyKind  `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
-	Period      StoredPeriod     `json:"period"`
-	MeterID     string           `json:"meter_id"`
-	MeterSlug   string           `json:"meter_slug"`
-	Units       metering.Decimal `json:"units" doc:"Units at the closing of the period, or the charge in a period that is billed in amounts"`
-	Reported    metering.Decimal `json:"reported" doc:"Units that the provider has accepted, or the amount in a period that is billed in amounts"`
-	Invoiced    metering.Decimal `json:"invoiced" doc:"Units on the provider's final invoices, or the amount in a period that is billed in amounts"`
-	Unexplained metering.Decimal `json:"unexplained" doc:"Part of 'invoiced' that Odometer did not report"`
-	Reason      string           `json:"reason"`
+	Discrepancy DiscrepancyKind              `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
+	Period      StoredPeriod                 `json:"period"`
+	MeterID     string                       `json:"meter_id"`
+	MeterSlug   string                       `json:"meter_slug"`
+	Units       metering.Decimal             `json:"units" doc:"Units at the closing of the period, or the charge in a period that is billed in amounts"`
+	Reported    metering.Decimal             `json:"reported" doc:"Units that the provider has accepted, or the amount in a period that is billed in amounts"`
+	Invoiced    metering.Decimal             `json:"invoiced" doc:"Units on the provider's final invoices, or the amount in a period that is billed in amounts"`
+	Unexplained metering.Decimal             `json:"unexplained" doc:"Part of 'invoiced' that Odometer did not report"`
+	Reason      billing.ReconciliationReason `json:"reason" doc:"Reason for the difference between the invoices and the closed period. 'message' and 'next_step' explain it"`
+	billing.Text
 }
 
 // Kind implements MessageData.
@@ -121,7 +122,8 @@ func (InvoiceHeld) Kind() metering.MessageKind { return metering.MessageInvoiceH
 
 // InvoiceDisagreement is one difference between a held invoice and the reports.
 type InvoiceDisagreement struct {
-	Code    billing.HoldCode  `json:"code"`
+	Code billing.HoldCode `json:"code"`
+	billing.Text
 	MeterID string            `json:"meter_id,omitempty" doc:"Absent if the difference does not concern a single meter"`
 	Ours    *metering.Decimal `json:"ours" nullable:"true" doc:"Odometer's units or amount"`
 	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"The provider's units or amount"`

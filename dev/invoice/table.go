@@ -69,10 +69,10 @@ func (d *drill) showRows(rows []row) {
 func (r row) why() string {
 	for _, o := range r.tenant.operators {
 		if o.id == r.DecidedBy {
-			return fmt.Sprintf("%s; %s: %s", r.Reason, o.name, r.Note)
+			return fmt.Sprintf("%s; %s: %s", r.Message, o.name, r.Note)
 		}
 	}
-	return r.Reason
+	return r.Message
 }
 
 // isResolved reports whether the row needs no further action: the invoices agree, or the difference is

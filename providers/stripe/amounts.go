@@ -42,26 +42,30 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 	}
 	side.Charges = []billing.Destination{}
 	for _, meter := range q.Meters {
-		at, why := side, cmp.Or(reason, refused)
+		at, excluded := side, billing.NoTarget(cmp.Or(reason, refused))
 		for n := range side.Others {
 			other := &side.Others[n]
 			if slices.ContainsFunc(other.Destinations, func(d billing.Destination) bool { return d.MeterID == meter.ID }) {
-				other.Charges = append(other.Charges, chargeOf(meter, *other, refused, q.Text))
-				at, why = other, fmt.Sprintf("the meter is charged with subscription %s, which has other billing periods", other.Subscription)
+				charge := chargeOf(meter, *other, billing.NoTarget(refused), q.Text)
+				other.Charges = append(other.Charges, charge)
+				at, excluded = other, charge.Excluded
+				if excluded.Code == "" {
+					excluded = otherSubscription("the meter is charged with subscription %s, which has other billing periods", other.Subscription)
+				}
 			}
 		}
-		side.Charges = append(side.Charges, chargeOf(meter, *at, why, q.Text))
+		side.Charges = append(side.Charges, chargeOf(meter, *at, excluded, q.Text))
 	}
 	return nil
 }
 
-func chargeOf(meter metering.Meter, side billing.Side, reason string, text metering.InvoiceText) billing.Destination {
+func chargeOf(meter metering.Meter, side billing.Side, excluded billing.ExclusionReason, text metering.InvoiceText) billing.Destination {
 	product := text.ProductOf(meter.Slug)
-	if reason == "" && product == "" {
-		reason = "the provider's settings name no product for the meter's invoice lines; set product or products with PUT /v1/billing/provider"
+	if excluded.Code == "" && product == "" {
+		excluded = billing.NoTarget("the provider's settings name no product for the meter's invoice lines; set product or products with PUT /v1/billing/provider")
 	}
-	if reason != "" {
-		return billing.Destination{MeterID: meter.ID, Excluded: reason}
+	if excluded.Code != "" {
+		return billing.Destination{MeterID: meter.ID, Excluded: excluded}
 	}
 	d := billing.Destination{
 		MeterID: meter.ID, Target: side.Subscription, Method: PendingItem, Counting: CountingOf(PendingItem), NotNegative: true,

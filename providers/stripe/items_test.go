@@ -113,14 +113,14 @@ func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
 			require.Equal(t, !c.end.IsZero(), side.Ended)
 			if side.Ended {
 				require.Equal(t, metering.Range{Start: march, End: c.end}, side.Period)
-				require.Equal(t, "subscription sub_cus_1 has ended and no longer accepts usage records", side.Destinations[0].Excluded)
+				require.Equal(t, "subscription sub_cus_1 has ended and no longer accepts usage records", side.Destinations[0].Excluded.Detail)
 				require.Equal(t, "mtr_delta", side.Destinations[1].Target)
 			}
 			other := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Subscriptions: []stripetest.Subscription{{
 				ID: "sub_other", Customer: "cus_1", Start: april.Unix(), End: april.AddDate(0, 1, 0).Unix(), Items: []stripetest.Item{{Price: "price_delta"}},
 			}}}
 			b.fake.Advance(2 * time.Hour)
-			require.Equal(t, "the customer has no active subscription at Stripe", read().Destinations[1].Excluded)
+			require.Equal(t, "the customer has no active subscription at Stripe", read().Destinations[1].Excluded.Detail)
 			require.NoError(t, b.fake.Seed(other))
 			side = read()
 			require.Equal(t, "sub_other", side.Subscription)

@@ -178,7 +178,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 		side, err := stripe.NewProvider(servedBy(t, fake)).Read(t.Context(), credentials, providers.Question{Customer: "cus_own", Meters: fourMeters, Amounts: true, Text: text})
 		require.NoError(t, err)
 		require.Empty(t, side.Subscription, status)
-		require.Contains(t, side.Charges[0].Excluded, reason, status)
+		require.Contains(t, side.Charges[0].Excluded.Detail, reason, status)
 		if reason == "" {
 			require.Empty(t, side.Charges[0].Excluded, status)
 			require.Equal(t, map[string]string{"product": "prod_1", "collection_method": "send_invoice", "days_until_due": "14"}, side.Charges[0].Address)

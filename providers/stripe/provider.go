@@ -47,13 +47,13 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	}
 	for _, meter := range q.Meters {
 		item, reason := r.place(meter)
-		d := billing.Destination{MeterID: meter.ID, Excluded: reason}
+		d := billing.Destination{MeterID: meter.ID, Excluded: billing.NoTarget(reason)}
 		if reason == "" {
 			price, reason, err := p.client.price(ctx, c.Secret, item)
 			if err != nil {
 				return r.side, advised(err)
 			}
-			if d.Excluded = reason; reason == "" {
+			if d.Excluded = billing.NoTarget(reason); reason == "" {
 				d = item.destination(meter.ID)
 				d.Price = price
 			}
@@ -128,14 +128,19 @@ func (r *router) route(i Item, d billing.Destination) {
 	case i.SubscriptionID == "", i.SubscriptionID == r.side.Subscription, at == own && !slices.Contains(r.Streams, i.SubscriptionID):
 	case r.side.Subscription == "":
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported with subscription %s, which has its own billing periods", i.SubscriptionID)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("the meter is reported with subscription %s, which has its own billing periods", i.SubscriptionID)}
 	case at.Start.Equal(own.End), at.End.Equal(own.Start):
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s is currently in another period than %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("subscription %s is currently in another period than %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	default:
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported with subscription %s; its billing periods differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("the meter is reported with subscription %s; its billing periods differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	}
 	r.side.Destinations = append(r.side.Destinations, d)
+}
+
+// otherSubscription returns the reason for a meter that another subscription of the customer bills.
+func otherSubscription(detail string, subscriptions ...any) billing.ExclusionReason {
+	return billing.ExclusionReason{Code: billing.ExcludedOtherSubscription, Detail: fmt.Sprintf(detail, subscriptions...)}
 }
 
 // beside adds the destination to the state of the item's subscription in side.Others. The billing periods of

@@ -64,7 +64,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		}
 	}
 	for _, m := range q.Meters {
-		d := billing.Destination{MeterID: m.ID, Excluded: reason}
+		d := billing.Destination{MeterID: m.ID, Excluded: billing.NoTarget(reason)}
 		if reason == "" {
 			d.Target, d.Method, d.Counting = cmp.Or(q.Mapping[m.Slug], m.Slug), Sum, billing.Adds
 		}

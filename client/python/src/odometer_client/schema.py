@@ -526,9 +526,51 @@ class EventRejections(TypedDict):
 
 
 class ExcludedMeter(TypedDict):
+    message: str
     meter_id: str
     meter_slug: str
-    reason: str
+    next_step: str
+    reason: Literal[
+        "backfilling",
+        "not_read_yet",
+        "other_subscription",
+        "no_target",
+        "shared_target",
+        "excluded_by_operator",
+        "price_currency",
+        "late_currency",
+        "restored",
+        "before_subscription",
+        "invoice_final",
+        "period_over",
+        "no_window",
+        "line_final",
+        "no_invoice_line",
+        "too_many_lines",
+    ]
+
+
+class Exclusion(TypedDict):
+    message: str
+    next_step: str
+    reason: Literal[
+        "backfilling",
+        "not_read_yet",
+        "other_subscription",
+        "no_target",
+        "shared_target",
+        "excluded_by_operator",
+        "price_currency",
+        "late_currency",
+        "restored",
+        "before_subscription",
+        "invoice_final",
+        "period_over",
+        "no_window",
+        "line_final",
+        "no_invoice_line",
+        "too_many_lines",
+    ]
 
 
 class ExportedEvent(TypedDict):
@@ -615,6 +657,7 @@ class HoldReason(TypedDict):
     message: str
     meter_id: NotRequired[str]
     meter_slug: NotRequired[str]
+    next_step: str
     ours: NotRequired[Decimal]
     theirs: NotRequired[Decimal]
 
@@ -675,7 +718,9 @@ class InvoiceDisagreement(TypedDict):
         "finalized_there",
         "connection_replaced",
     ]
+    message: str
     meter_id: NotRequired[str]
+    next_step: str
     ours: Decimal | None
     theirs: Decimal | None
 
@@ -1121,12 +1166,25 @@ class Reconciliation(TypedDict):
     external_id: str
     invoiced: ReconciledTheirs
     invoices: list[ReconciledInvoice]
+    message: str
     meter_id: str
     meter_slug: str
+    next_step: str
     note: str
     ours: ReconciledOurs
     period: ReconciledPeriod
-    reason: str
+    reason: NotRequired[
+        Literal[
+            "unreported",
+            "not_billed",
+            "subscription_ended",
+            "usage_decreased",
+            "invoice_void",
+            "billed_more",
+            "line_edited",
+            "other_amount",
+        ]
+    ]
     state: Literal["open", "agreed", "carried", "waived", "disputed", "written_off"]
 
 
@@ -1494,6 +1552,8 @@ class UnratedTotal(TypedDict):
     customers: int
     estimate: Decimal
     lines: int
+    message: str
+    next_step: str
     reason: Literal[
         "before_first_period",
         "no_price",
@@ -1516,12 +1576,13 @@ class UnratedUsage(TypedDict):
     currency: str | None
     customer_id: str
     customer_name: str
-    detail: str
     estimate: Decimal
     event_count: int
     external_id: str
+    message: str
     meter_id: str
     meter_slug: str
+    next_step: str
     period: UnratedPeriod
     reason: Literal[
         "before_first_period",
@@ -1539,10 +1600,23 @@ class UnratedUsage(TypedDict):
 class Unresolved(TypedDict):
     difference: NotRequired[Decimal]
     invoiced: NotRequired[Decimal]
+    message: str
     meter_id: str
     meter_slug: str
+    next_step: str
     period: ReconciledPeriod
-    reason: str
+    reason: NotRequired[
+        Literal[
+            "unreported",
+            "not_billed",
+            "subscription_ended",
+            "usage_decreased",
+            "invoice_void",
+            "billed_more",
+            "line_edited",
+            "other_amount",
+        ]
+    ]
     state: Literal["open", "agreed", "carried", "waived", "disputed", "written_off"]
     units: Decimal
 
@@ -2148,10 +2222,14 @@ class ReconciliationDisputed(TypedDict):
     customer_id: str
     invoiced: Decimal
     kind: Literal["reconciliation_disputed"]
+    message: str
     meter_id: str
     meter_slug: str
+    next_step: str
     period: StoredPeriod
-    reason: str
+    reason: Literal[
+        "unreported", "not_billed", "subscription_ended", "usage_decreased", "invoice_void", "billed_more", "line_edited", "other_amount"
+    ]
     reported: Decimal
     tenant_id: str
     unexplained: Decimal
@@ -2578,9 +2656,8 @@ class MessageOfStatement(TypedDict):
 
 class PreviewItem(TypedDict):
     amount: Decimal
-    backfilling: NotRequired[bool]
     currency: str
-    excluded: NotRequired[str]
+    excluded: NotRequired[Exclusion]
     late_for: NotRequired[UsagePeriod]
     meter_id: str
     meter_slug: str

@@ -23,6 +23,8 @@ test("of a broken rule, the field has its form's name and is said once", () => {
 test("why a sync has failed names what the dashboard calls it", () => {
   expect(inWords("no billing provider is configured; save one with PUT /v1/billing/provider")).toBe("no billing provider is configured; save one with the form under Billing, Provider");
   expect(inWords("Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id")).toContain("correct id at the provider");
+  expect(inWords("Save a provider with PUT /v1/billing/provider.")).toBe("Save a provider with the form under Billing, Provider.");
+  expect(inWords("Set the customer's billing_provider_id with PUT /v1/customers/{external_id}/upsert.")).toBe("Set the customer's id at the provider with the form under Details of the customer.");
 });
 
 test("a fault of the dashboard is said to be one", () => {

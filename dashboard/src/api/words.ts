@@ -12,12 +12,17 @@ const byCode: Record<string, string> = {
   unavailable: "A part of the service does not respond. Try again in a moment.",
 };
 
-/** The dashboard's names of the API calls that the text of a problem may recommend. */
+/** The dashboard's names of the API calls in texts of the API. */
 const calls: Record<string, string> = {
   "PUT /v1/billing/auto-sync": "the switch above",
   "PUT /v1/billing/provider": "the form under Billing, Provider",
+  "PUT /v1/customers/{external_id}/upsert": "the form under Details of the customer",
+  "POST /v1/billing/reports/{id}/resolve": "the buttons of the report",
+  "GET /v1/billing/attention": "the list of items that need attention",
+  "GET /v1/billing/reconciliation": "the list of reconciliations",
   "POST /v1/billing/sync": "Sync now on the customer's bill",
   "GET /v1/billing/unrated": "the list of unrated usage",
+  "GET /v1/billing/unrated/totals": "the list of unrated usage",
 };
 
 /** The labels of fields in forms, if a label differs from the name of the field. */
@@ -41,20 +46,22 @@ const fieldNames: Record<string, string> = {
 /** The beginning of a path into a price by dimension, as in body.dimensions.prices[0].overage_rate. */
 const inDimensions = /^body\.dimensions\.(?:prices\[(\d+)\]|default)\.(?=.)/;
 
+/** Returns a text with a capital first letter. */
+export const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** Returns the form's label for a field of a request, such as "Grace, in hours" for body.grace_hours. */
 export function fieldName(location: string): string {
   const [within, index] = inDimensions.exec(location) ?? [];
   if (within) return `${fieldName(location.slice(within.length))} of ${index === undefined ? "all other usage" : priceName(index)}`;
   const name = location.replace(/^(body|query|path|header)\b\.?/, "").replace(/\[\d+\]$/, "");
   const last = name.split(".").at(-1) ?? "";
-  const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "The request";
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capitalize((fieldNames[last] ?? last.replaceAll("_", " ")) || "The request");
 }
 
 /** Returns a sentence of the API with the dashboard's names of calls and fields. */
 export function inWords(text: string): string {
   return text
-    .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]+/g, (call) => calls[call] ?? call)
+    .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]*[^\s;,.]/g, (call) => calls[call] ?? call)
     .replace(/\bbody\.[a-z_.]+/g, fieldName)
     .replaceAll("external_id", "external ID")
     .replaceAll("billing_provider_id", "id at the provider");
@@ -69,6 +76,5 @@ export function told(error: Error): string {
   if (field?.location === "query.page_token") return "The page in the address belongs to another list. Start at the first page.";
   if (field && error.fields.length === 1) return `${fieldName(field.location)} ${field.message}`;
   if (field) return "The API refused several fields.";
-  const words = inWords(error.detail);
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capitalize(inWords(error.detail));
 }

@@ -13,6 +13,7 @@ import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
+import { Reason } from "../../values/Reason";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
@@ -106,7 +107,9 @@ function Opened({ hold }: { hold: Hold }) {
           <tbody>
             {hold.reasons.map((reason, index) => (
               <tr key={index}>
-                <td className={styles.text}>{reason.message}</td>
+                <td className={styles.text}>
+                  <Reason of={reason} />
+                </td>
                 <td className={cell.number} data-title={reason.ours && "ours"}>
                   {reason.ours !== undefined && <Usage meter={meterOf(reason, "charge_differs")} value={reason.ours} />}
                 </td>

@@ -15,6 +15,7 @@ import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
+import { Reason } from "../../values/Reason";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
@@ -151,7 +152,9 @@ function Opened({ line }: { line: Line }) {
         {line.reason && (
           <>
             <dt>Why</dt>
-            <dd>{line.reason}</dd>
+            <dd>
+              <Reason of={line} />
+            </dd>
           </>
         )}
         <dt>Accepted by the provider</dt>

@@ -19,6 +19,7 @@ import { Amount } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
+import { Reason } from "../../values/Reason";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
@@ -219,7 +220,9 @@ function Excluded({ excluded }: { excluded: Schema<"ExcludedMeter">[] }) {
           {excluded.map((meter) => (
             <tr key={meter.meter_id}>
               <td className={cell.main}>{meter.meter_slug}</td>
-              <td className={styles.text}>{meter.reason}</td>
+              <td className={styles.text}>
+                <Reason of={meter} />
+              </td>
             </tr>
           ))}
         </tbody>

@@ -9,22 +9,13 @@ import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { written } from "../../values/instants";
 import { List } from "../../values/List";
+import { Reason } from "../../values/Reason";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
+import styles from "./billing.module.css";
 
 const columns = [{ title: "Customer" }, { title: "Meter" }, { title: "Period" }, { title: "Reason" }, { title: "Usage", number: true }, { title: "Estimate", number: true }];
 const byReason = [{ title: "Reason" }, { title: "Customers", number: true }, { title: "Lines", number: true }, { title: "Estimate", number: true }];
-
-const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
-  before_first_period: "Before the customer's first billing period",
-  no_price: "The meter has no price",
-  no_provider: "No billing provider is connected",
-  no_provider_link: "The customer is not linked to the provider",
-  no_subscription_item: "The provider accepts no usage of the meter",
-  before_subscription: "Outside the customer's subscription",
-  closed_unbilled: "The period closed unbilled",
-  unpriced_dimension: "No price for these dimension values",
-};
 
 /** Lists the usage that will not be billed: in open or closed periods, or before a customer's first period. */
 export function Unrated() {
@@ -52,17 +43,19 @@ function Totals({ totals }: { totals: Schema<"UnratedTotal">[] }) {
   return (
     <Table caption="Unrated usage by reason and currency" columns={byReason}>
       <tbody>
-        {totals.map(({ reason, currency, customers, lines, estimate }) => (
-          <tr key={`${reason}.${currency}`}>
-            <td className={cell.main}>{reasons[reason]}</td>
+        {totals.map((total) => (
+          <tr key={`${total.reason}.${total.currency}`}>
+            <td className={cell.main}>
+              <Reason of={total} />
+            </td>
             <td className={cell.number} data-title="customers">
-              {customers}
+              {total.customers}
             </td>
             <td className={cell.number} data-title="lines">
-              {lines}
+              {total.lines}
             </td>
             <td className={cell.number} data-title="estimate">
-              <Estimate value={estimate} currency={currency} />
+              <Estimate value={total.estimate} currency={total.currency} />
             </td>
           </tr>
         ))}
@@ -71,6 +64,7 @@ function Totals({ totals }: { totals: Schema<"UnratedTotal">[] }) {
   );
 }
 
+/** Shows a line with its message. Only a no_subscription_item line shows a next step: the totals show the others. */
 function Row({ line }: { line: Schema<"UnratedUsage"> }) {
   const { tenant } = useSession();
   const { period } = line;
@@ -87,9 +81,8 @@ function Row({ line }: { line: Schema<"UnratedUsage"> }) {
       <td>
         {written(period.start, tenant.timezone, "day")} <span className="muted">{period.state.replace("_", " ")}</span>
       </td>
-      <td>
-        {reasons[line.reason]}
-        {line.detail && <span className="muted small"> {line.detail}</span>}
+      <td className={styles.text}>
+        <Reason of={line.reason === "no_subscription_item" ? line : { message: line.message }} />
       </td>
       <td className={cell.number} data-title="usage">
         <Usage meter={line.meter_slug} value={line.usage} />

@@ -36,6 +36,16 @@ test("a sync that has failed is asked for again, and the new one is shown", asyn
   expect(screen.queryByRole("button", { name: "Sync again" })).toBeNull();
 });
 
+test("a sync lists each excluded meter with its reason and next step", async () => {
+  const excluded = { meter_id: "mtr_1", meter_slug: "calls", reason: "invoice_final", message: "the period's invoice is final or is being finalized, and lacks some usage", next_step: "Wait: the next period bills the usage." };
+  answers["GET /v1/billing/syncs/old"] = () => [200, run("old", { status: "succeeded", excluded: [excluded] })];
+  open("/billing/syncs/old");
+  const table = within(await screen.findByRole("table", { name: "Excluded meters" }));
+  const row = table.getByText("The period's invoice is final or is being finalized, and lacks some usage").closest("tr") as HTMLElement;
+  within(row).getByText("calls");
+  within(row).getByText("Wait: the next period bills the usage.");
+});
+
 test("the way to a sync ends with its id", async () => {
   answers["GET /v1/billing/syncs/old"] = () => [200, run("old", { status: "succeeded" })];
   open("/billing/syncs/old");
@@ -92,16 +102,87 @@ test("where totals and events differ, both are shown", async () => {
 });
 
 test("usage that nothing bills is added up by reason, and listed with its estimate", async () => {
-  const line = { customer_id: "cus_1", external_id: "contoso", customer_name: "Contoso", meter_id: "mtr_1", meter_slug: "calls", detail: "", usage: "60", event_count: 2 };
+  const line = { customer_id: "cus_1", external_id: "contoso", customer_name: "Contoso", meter_id: "mtr_1", meter_slug: "calls", usage: "60", event_count: 2 };
   const period = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z", state: "before" };
+  const before = { reason: "before_first_period", message: "the usage is older than the customer's first billing period", next_step: "Bill the usage outside of Odometer." };
+  const unpriced = { reason: "no_price", message: "neither the meter, the customer's plan nor the customer has a price", next_step: "Set a price." };
   answers["GET /v1/billing/unrated"] = () => [
     200,
-    list({ ...line, period, reason: "before_first_period", estimate: "2.15", currency: "USD" }, { ...line, period: { ...period, state: "in_grace" }, reason: "no_price", estimate: null, currency: null }),
+    list({ ...line, ...before, period, estimate: "2.15", currency: "USD" }, { ...line, ...unpriced, period: { ...period, state: "in_grace" }, estimate: null, currency: null }),
   ];
-  answers["GET /v1/billing/unrated/totals"] = () => [200, { since: "2026-09-01T00:00:00Z", caveat: "", data: [{ reason: "before_first_period", currency: "USD", customers: 1, lines: 1, estimate: "2.15" }] }];
+  answers["GET /v1/billing/unrated/totals"] = () => [200, { since: "2026-09-01T00:00:00Z", caveat: "", data: [{ ...before, currency: "USD", customers: 1, lines: 1, estimate: "2.15" }] }];
   open("/billing/unrated");
   const totals = within(await screen.findByRole("table", { name: "Unrated usage by reason and currency" }));
-  expect(totals.getByText("Before the customer's first billing period").closest("tr")?.textContent).toContain("2.15");
-  await screen.findByText("The meter has no price");
+  const total = totals.getByText("The usage is older than the customer's first billing period").closest("tr") as HTMLElement;
+  within(total).getByText("2.15");
+  within(total).getByText("Bill the usage outside of Odometer.");
+  await screen.findByText("Neither the meter, the customer's plan nor the customer has a price");
+  expect(screen.getAllByText("Bill the usage outside of Odometer.")).toHaveLength(1); // the lines do not repeat it
   expect((await screen.findByText("no price")).closest("tr")?.textContent).toContain("in grace");
+});
+
+test("a finding for a held invoice shows its next step", async () => {
+  const reason = {
+    code: "not_counted",
+    message: "calls: the provider has accepted 100 units and has counted 90",
+    next_step: "Wait for the provider's count.",
+    meter_id: "mtr_1",
+    meter_slug: "calls",
+    ours: "100",
+    theirs: "90",
+  };
+  const hold = {
+    id: "hld_1",
+    invoice_id: "in_1",
+    customer_id: "cus_1",
+    external_id: "contoso",
+    customer_name: "Contoso",
+    state: "disagrees",
+    period: { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" },
+    deadline: "2026-11-03T00:00:00Z",
+    ended_at: null,
+    looked_at: null,
+    note: "",
+    released_by: "",
+    actions: [],
+    reasons: [reason],
+  };
+  answers["GET /v1/billing/holds"] = () => [200, list(hold)];
+  open("/billing/holds?hold=hld_1");
+  const row = (await screen.findByText("calls: the provider has accepted 100 units and has counted 90")).closest("tr") as HTMLElement;
+  within(row).getByText("Wait for the provider's count.");
+  within(row).getByText("90");
+});
+
+test("a reconciliation shows the reason for a difference, and the next step until an operator decides", async () => {
+  const line = (meter: string, nextStep: string) => ({
+    customer_id: "cus_1",
+    external_id: "contoso",
+    customer_name: "Contoso",
+    period: { id: "per_1", start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" },
+    meter_id: meter,
+    meter_slug: meter,
+    bills: "units",
+    ours: { usage: "100", charge: "2", currency: "USD" },
+    accepted_quantity: "100",
+    counted_quantity: "100",
+    invoiced: { quantity: "90", unexplained: "0" },
+    billed_quantity: "90",
+    state: "carried",
+    reason: "not_billed",
+    message: "the provider accepted more than its invoices bill",
+    next_step: nextStep,
+    actions: [],
+    decided_by: "",
+    decided_at: null,
+    note: "",
+    invoices: [],
+  });
+  answers["GET /v1/billing/reconciliation"] = () => [200, list(line("calls", "Wait: the next period bills the usage."), line("seats", ""))];
+  open("/billing/reconciliation?open=per_1.calls");
+  await screen.findByText("The provider accepted more than its invoices bill");
+  screen.getByText("Wait: the next period bills the usage.");
+  await press("seats");
+  await waitFor(() => expect(screen.queryByText("Wait: the next period bills the usage.")).toBeNull());
+  await screen.findByText("The provider accepted more than its invoices bill");
 });

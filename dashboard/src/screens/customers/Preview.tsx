@@ -9,6 +9,7 @@ import { LoadingRows } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { decimals, minorDigits } from "../../values/decimal";
 import { range } from "../../values/instants";
+import { Reason } from "../../values/Reason";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
 import styles from "./CustomerBill.module.css";
@@ -80,10 +81,14 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
             </Opener>
           )}
           <PriceSource of={line} />
-          {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
+          {line.excluded && (
+            <div className={styles.excluded}>
+              <Reason prefix="Not reported: " of={line.excluded} />
+            </div>
+          )}
         </td>
         <td className={cell.number} data-title="usage">
-          {line.backfilling ? <span className="muted">being counted</span> : <Usage meter={line.meter_slug} value={line.usage} />}
+          {line.excluded?.reason === "backfilling" ? <span className="muted">being counted</span> : <Usage meter={line.meter_slug} value={line.usage} />}
         </td>
         <td className={cell.number} data-title="rate">
           <Amount value={line.unit_price} currency={line.currency} />

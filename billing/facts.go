@@ -203,6 +203,7 @@ type Reported struct {
 	TakenAt     time.Time  // time at which the last report in state Accepted was accepted; zero: none
 
 	Invoiced *metering.Decimal // units that final invoices bill, set by NewBooks; nil: the invoices are not final
+	Void     metering.Decimal  // part of Invoiced for which no payment is due, because it is on void invoices
 	Line     *ChargeLine       // lines of a charge on final invoices; nil: none
 }
 

@@ -36,7 +36,7 @@ type InvoiceLine struct {
 // invoiced combines all final invoices of one period of a subscription, once the period's last invoice is final.
 type invoiced struct {
 	Invoice
-	units map[metering.MeterID]metering.Decimal
+	units map[metering.MeterID]metering.Decimal // units on valid invoices; an entry for each meter that an invoice names
 	more  map[metering.MeterID]metering.Decimal // units beyond those that the provider accepted or may have accepted
 	lines []InvoiceLine
 }
@@ -57,7 +57,11 @@ func (f *Facts) invoicedPeriods() (all []invoiced) {
 				if f.fed(l.MeterID, invoice.Period).Empty() && !f.isReportedTo(invoice.Subscription, l.MeterID) {
 					continue // the line belongs to another billing schedule
 				}
-				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
+				valid := l.Quantity
+				if invoice.Void {
+					valid = metering.Decimal{}
+				}
+				i.units[l.MeterID] = i.units[l.MeterID].Add(valid)
 				i.lines = append(i.lines, l)
 			}
 		}
@@ -179,29 +183,33 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 //   - If the invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
 //     in of.more.
 //   - The units include those that the invoices of another subscription bill of the series.
-//   - A void invoice bills the accepted quantities, whatever it lists, although no payment is due. The invoice that
-//     replaces it lists the same units once more.
+//   - With a void invoice, the accepted quantities are billed, whatever the invoices list. No payment is due for the
+//     part that valid invoices do not list. A valid invoice may replace the void one.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
-	units := of.units[meter]
+	units, void := of.units[meter], of.Void
 	for r := range b.quantities() {
 		if r.MeterID != meter || !b.says(of.Invoice, r) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)
 		if r.Invoiced != nil {
-			units = units.Add(*r.Invoiced)
+			units, void = units.Add(r.Invoiced.Sub(r.Void)), void || !r.Void.IsZero()
 		}
-		r.Invoiced, taken = &value, taken.Add(value)
+		r.Invoiced, r.Void, taken = &value, metering.Decimal{}, taken.Add(value)
 		series = append(series, r)
-	}
-	if of.Void {
-		return
 	}
 	slices.SortFunc(series, func(a, b *Reported) int { // the same order for the facts of every billing schedule
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
 	})
+	if void {
+		for _, r := range series {
+			valid := smaller(notNegative(units), notNegative(*r.Invoiced))
+			r.Void, units = r.Invoiced.Sub(valid), units.Sub(valid)
+		}
+		return
+	}
 	lacking := taken.Sub(units)
 	if taken.IsNegative() { // a negative total is billed as 0; if more is billed, a decrease has not arrived
 		for _, r := range slices.Backward(series) {

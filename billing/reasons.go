@@ -155,7 +155,7 @@ var reconciliationReasons = table[ReconciliationReason]{
 	}},
 	{ReasonVoid, Text{
 		"an invoice of the period was voided or credited in full",
-		"If the customer owes the usage, every invoice of the period is void, and no replacement bills it, rebill the difference. Otherwise, bill any missing part outside of Odometer.",
+		"If the customer owes the void part and no other invoice bills it, rebill the difference. Otherwise, do nothing.",
 	}},
 	{ReasonBilledMore, Text{
 		"the invoices bill more than was reported",

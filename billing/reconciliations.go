@@ -57,7 +57,7 @@ type Reconciliation struct {
 
 	Units       metering.Decimal // total of the closed period, in the decimals that the provider accepts
 	Reported    metering.Decimal // units that providers have accepted
-	Invoiced    metering.Decimal // units that final invoices bill; in quantities, 0 if one of them is void
+	Invoiced    metering.Decimal // units that final invoices bill, without void ones
 	Unexplained metering.Decimal // invoiced units that Odometer did not report
 	Elsewhere   metering.Decimal // units that are billed without a final invoice to read
 	Billed      metering.Decimal // units that are treated as billed, including Elsewhere: they are never charged again
@@ -97,7 +97,7 @@ func (f *Facts) leavesSubscription(o Open) bool {
 func (b *Books) shareInvoices() (invoices []invoiced) {
 	invoices = b.invoicedPeriods()
 	for r := range b.quantities() {
-		r.Invoiced = nil
+		r.Invoiced, r.Void = nil, metering.Decimal{}
 	}
 	for _, i := range invoices {
 		for _, m := range b.Meters {
@@ -199,9 +199,7 @@ func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 		}
 	}
 	void := slices.ContainsFunc(covering, func(i invoiced) bool { return i.Void })
-	if r.Invoiced = r.Invoiced.Add(r.Unexplained); void {
-		r.Invoiced = metering.Decimal{}
-	}
+	r.Invoiced = r.Invoiced.Add(r.Unexplained)
 	r.State, r.Reason = r.judged(void)
 	switch {
 	case r.Reason == ReasonNotBilled && slices.ContainsFunc(covering, func(i invoiced) bool { return i.Ended }):
@@ -227,7 +225,7 @@ func (r *Reconciliation) add(s *Reported) {
 		r.Elsewhere = r.Elsewhere.Add(s.units())
 		return
 	}
-	r.Invoiced = r.Invoiced.Add(*s.Invoiced)
+	r.Invoiced = r.Invoiced.Add(s.Invoiced.Sub(s.Void))
 }
 
 // covering returns the invoices that bill the meter's usage of the closed period, or would bill it.

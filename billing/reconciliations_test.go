@@ -40,8 +40,12 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"SomebodyElse":       {"10", []billing.Invoice{renewal("41")}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed_more; carried 0"},
 		"LessThanNothing":    {"-3", []billing.Invoice{renewal("0")}, "carried 0 invoiced, 0 unexplained, 0 billed: unreported; carried 1000"},
 		"InTwoInvoices":      {"10", []billing.Invoice{threshold("6"), renewal("4")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"TheFirstOfTwoVoid":  {"10", []billing.Invoice{void(threshold("6")), renewal("4")}, "waived 0 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
-		"TheLastOfTwoVoid":   {"10", []billing.Invoice{threshold("6"), void(renewal("4"))}, "waived 0 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"TheFirstOfTwoVoid":  {"10", []billing.Invoice{void(threshold("6")), renewal("4")}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"TheLastOfTwoVoid":   {"10", []billing.Invoice{threshold("6"), void(renewal("4"))}, "waived 6 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"ReplacedByAnother":  {"10", []billing.Invoice{void(renewal("10")), threshold("10")}, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"ReplacedByMore":     {"10", []billing.Invoice{void(renewal("10")), threshold("12")}, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"AnothersIsValid":    {"10", []billing.Invoice{void(renewal("10")), ofAnother(renewal("4"))}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"AnothersIsVoid":     {"10", []billing.Invoice{renewal("4"), void(ofAnother(renewal("6")))}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"AnothersThreshold":  {"10", []billing.Invoice{ofAnother(threshold("6")), renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: not_billed; carried 600"},
 		"TheLastIsNotFinal":  {"10", []billing.Invoice{threshold("6")}, "open; carried 0"},
 		"ItEndedUnbilled":    {"10", []billing.Invoice{ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: subscription_ended; carried 1000"},
@@ -187,6 +191,22 @@ func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	require.Equal(t, "open; carried 0", reconciledAs(f))
 	f.Invoices = []billing.Invoice{renewal("6")}
 	require.Equal(t, "carried 6 invoiced, 0 unexplained, 6 billed: not_billed; carried 400", reconciledAs(f))
+}
+
+// A rebill after one of two invoices was voided bills the units of the void invoice, and not those of the valid one. A
+// later invoice that replaces the void one takes the rebilled units back.
+func TestARebillBillsOnlyTheVoidPart(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	f.Invoices = []billing.Invoice{void(threshold("6")), renewal("4")}
+	decided := billing.NewBooks(f).Plan().Reconciled[0].Decide(billing.Rebill)
+	f.Stored[0].Closed[0].Reconciled = &decided
+	require.Equal(t, "open; carried 600", reconciledAs(f))
+
+	replacement := threshold("6")
+	replacement.ID = "in_3"
+	f.Invoices = append(f.Invoices, replacement)
+	require.Equal(t, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0", reconciledAs(f))
 }
 
 // A plan that withdraws a statement that was never sent to a previous receiver also reconciles the period. The plan

@@ -138,9 +138,11 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.billedIn(map[metering.MeterID]elsewhere{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	none := p.Own() && p.pending() && !p.Subscription.Invoiced // the period has no line on an own invoice
-	return r, (charged || len(lines) > 0) && (final || none)
+	return r, (charged || len(lines) > 0) && (final || p.hasNoOwnLine())
 }
+
+// hasNoOwnLine reports whether the period is to get an own invoice and has no line on one.
+func (p Period) hasNoOwnLine() bool { return p.Own() && p.pending() && !p.Subscription.Invoiced }
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.
 func (b *Books) awaitsLine(s *Reported) bool {

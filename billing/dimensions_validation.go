@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,21 @@ func (t Terms) validDimensions() error {
 	if d == nil {
 		return nil
 	}
-	if err := t.refuseRate(); err != nil {
+	if err := cmp.Or(t.refuseRate(), d.validBy(), d.validPrices(t.Currency)); err != nil {
 		return err
 	}
+	if d.Default != nil {
+		if err := Within("body.dimensions.default", d.Default.Terms(t.Currency).Validate()); err != nil {
+			return err
+		}
+	}
+	if commonPerUnits(t.rates()) == 0 {
+		return metering.Invalid("body.dimensions", "must have per_units with a least common multiple of at most %d; use the same per_units in all prices", int64(MaxPerUnit))
+	}
+	return nil
+}
+
+func (d *Dimensions) validBy() error {
 	if n := len(d.By); n == 0 || n > metering.MaxGroupByKeys {
 		return metering.Invalid("body.dimensions.by", "must contain 1 to %d properties of the meter's group_by", metering.MaxGroupByKeys)
 	}
@@ -43,6 +56,10 @@ func (t Terms) validDimensions() error {
 			return metering.Invalid(at, "repeats an earlier property; name each property once")
 		}
 	}
+	return nil
+}
+
+func (d *Dimensions) validPrices(currency string) error {
 	if n := len(d.Prices); n == 0 || n > MaxDimensionPrices {
 		return metering.Invalid("body.dimensions.prices", "must contain 1 to %d prices", MaxDimensionPrices)
 	}
@@ -54,17 +71,9 @@ func (t Terms) validDimensions() error {
 		if earlier := slices.IndexFunc(d.Prices[:n], func(o DimensionPrice) bool { return o.covers(p) }); earlier >= 0 {
 			return metering.Invalid(at+".match", "must match values that prices[%d] does not match; the first price that matches applies, so this price would never apply", earlier)
 		}
-		if err := Within(at, p.Terms(t.Currency).Validate()); err != nil {
+		if err := Within(at, p.Terms(currency).Validate()); err != nil {
 			return err
 		}
-	}
-	if d.Default != nil {
-		if err := Within("body.dimensions.default", d.Default.Terms(t.Currency).Validate()); err != nil {
-			return err
-		}
-	}
-	if commonPerUnits(t.rates()) == 0 {
-		return metering.Invalid("body.dimensions", "must have per_units with a least common multiple of at most %d; use the same per_units in all prices", int64(MaxPerUnit))
 	}
 	return nil
 }

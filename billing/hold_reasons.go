@@ -90,22 +90,18 @@ func (f HoldFacts) changed(held bool) HoldCode {
 // linesChanged reports whether a user changed, added or removed a line that does not bill metered usage. A report may
 // add a line or set a line to another amount. disagreements compares such amounts with the reports.
 func (f HoldFacts) linesChanged() bool {
-	for _, l := range f.Before.Lines {
-		same := func(o DraftLine) bool {
-			ours := l.ReportID != nil && o.ReportID != nil
-			return o.ID == l.ID && !o.Metered && (ours || o.Price == l.Price && o.Quantity.Equal(l.Quantity) && o.Amount.Equal(l.Amount))
-		}
-		if !l.Metered && !slices.ContainsFunc(f.Draft.Lines, same) {
-			return true
-		}
-	}
-	for _, l := range f.Draft.Lines {
+	changed := func(was DraftLine) bool { return !was.Metered && !slices.ContainsFunc(f.Draft.Lines, was.remains) }
+	added := func(l DraftLine) bool {
 		known := func(o DraftLine) bool { return o.ID == l.ID }
-		if !l.Metered && l.ReportID == nil && !slices.ContainsFunc(f.Before.Lines, known) {
-			return true
-		}
+		return !l.Metered && l.ReportID == nil && !slices.ContainsFunc(f.Before.Lines, known)
 	}
-	return false
+	return slices.ContainsFunc(f.Before.Lines, changed) || slices.ContainsFunc(f.Draft.Lines, added)
+}
+
+// remains reports whether a later draft's line o is the line l, and no user changed it.
+func (l DraftLine) remains(o DraftLine) bool {
+	ours := l.ReportID != nil && o.ReportID != nil
+	return o.ID == l.ID && !o.Metered && (ours || o.Price == l.Price && o.Quantity.Equal(l.Quantity) && o.Amount.Equal(l.Amount))
 }
 
 // usageLine identifies the metered lines of a subscription item at one price.

@@ -161,7 +161,7 @@ func (f HoldFacts) Decide() HoldDecision {
 	case f.Release.LeasedUntil.After(f.Now):
 		return HoldDecision{State: HoldReleasing, Until: f.Release.LeasedUntil}
 	}
-	held := f.Hold.State.Taken() || f.Hold.State.Outstanding() && f.Hold.State != Planned && f.Draft.FinalizesAt.Equal(f.Deadline)
+	held := f.isHeld()
 	if code := f.changed(held); code != "" {
 		return f.end(HoldTheirs, code)
 	}
@@ -171,7 +171,16 @@ func (f HoldFacts) Decide() HoldDecision {
 	case !held:
 		return HoldDecision{State: HoldPlanned, SendHold: true}
 	}
-	d := f.compare()
+	return f.settle(f.compare())
+}
+
+// isHeld reports whether the provider has accepted the hold, or the draft shows that the hold arrived.
+func (f HoldFacts) isHeld() bool {
+	return f.Hold.State.Taken() || f.Hold.State.Outstanding() && f.Hold.State != Planned && f.Draft.FinalizesAt.Equal(f.Deadline)
+}
+
+// settle adds the outcomes that the held draft shows to the decision.
+func (f HoldFacts) settle(d HoldDecision) HoldDecision {
 	if f.Hold.State.Outstanding() {
 		d.Settle = append(d.Settle, Resolved{f.Hold.ID, Accepted})
 	}

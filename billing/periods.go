@@ -302,20 +302,24 @@ func (p Period) shorten(f *Facts) time.Time {
 	if p.ClosedAt != nil || !p.Contains(f.Now) {
 		return p.End
 	}
-	now, current := f.Now, f.current()
 	reported := containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && r.Standing.Any })
-	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)
-	border := current.End
-	switch {
-	case current.Empty():
-		border = CalendarPeriod(now, f.Settings.Timezone).End
-	case current.Start.After(p.Start) && !noted && (!reported || current.Start.After(now)):
-		border = current.Start
-	}
-	if !border.After(p.Start) || border.Before(now) && reported || !border.Before(p.End) {
+	border := p.border(f, reported)
+	if !border.After(p.Start) || border.Before(f.Now) && reported || !border.Before(p.End) {
 		return p.End
 	}
 	return border
+}
+
+func (p Period) border(f *Facts, reported bool) time.Time {
+	current := f.current()
+	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)
+	switch {
+	case current.Empty():
+		return CalendarPeriod(f.Now, f.Settings.Timezone).End
+	case current.Start.After(p.Start) && !noted && (!reported || current.Start.After(f.Now)):
+		return current.Start
+	}
+	return current.End
 }
 
 // about reports whether the series reports usage of the period.

@@ -56,15 +56,13 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 		m.theirs = nil // theirPrice decides, for a closed period too
 		m.priceAs(p.theirPrice(period, meter.ID))
 	}
-	for n := range p.Reported {
-		switch s := &p.Reported[n]; {
-		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
-		case m.owns(s):
+	for s := range p.ownOf(period, meter.ID) {
+		if m.owns(s) {
 			m.own = append(m.own, s)
-		default:
-			m.others.add(s, p.priceIn(meter.ID, period))
-			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // the outcome changes the remaining units
+			continue
 		}
+		m.others.add(s, p.priceIn(meter.ID, period))
+		m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // the outcome changes the remaining units
 	}
 	return m
 }

@@ -173,19 +173,24 @@ func (r Reconciliation) says(before *Reconciliation) bool {
 // reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
 //   - The tenant has no connection, or no provider bills the line in the connection's mode.
 //   - The unbilled part of the line is still reported with its own period.
-//
-// Otherwise, reconciledAmount compares a line in amounts. For a line in units, known is also false in these cases:
+//   - reconciledAmount or reconciledUnits cannot compare the line yet.
+func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+	switch {
+	case b.Connection == nil, !b.bills(l), b.reportedOn(p, l):
+		return r, false
+	case l.inAmounts():
+		return b.reconciledAmount(p, l, invoices)
+	}
+	return b.reconciledUnits(p, l, invoices)
+}
+
+// reconciledUnits compares a closed line that is billed in quantities with the final invoices. known is false in these
+// cases:
 //   - A quantity that the current connection accepted is not on a final invoice yet.
 //   - The outcome of a report is not known, and no final invoice shows its series.
 //   - No final invoice bills, or would bill, the meter in the period.
-func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (b *Books) reconciledUnits(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
-	if b.Connection == nil || !b.bills(l) || b.reportedOn(p, l) {
-		return r, false
-	}
-	if l.inAmounts() {
-		return b.reconciledAmount(p, l, invoices)
-	}
 	for s := range b.ownOf(p, l.MeterID) {
 		if b.awaitsInvoiceOf(s) {
 			return r, false

@@ -176,14 +176,11 @@ func (p *planner) leaveFormer() {
 	}
 }
 
-// resume plans the next step of one outstanding report. It leaves a quantity of unknown outcome to an operator if the
-// period is over (isOver), or if final invoices show the billed units of the series. After a restore, an earlier report
-// waits until the provider's totals are read, if these may include the report (isReadFirst).
+// resume plans the next step of one outstanding report.
 func (p *planner) resume(o Open) {
 	leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 	switch {
-	case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)):
-	case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
+	case p.isLeftToOperator(o), p.isReadFirst(o):
 	case p.leavesSubscription(o):
 		p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
 	case p.connectedTo(o.Connection):
@@ -195,6 +192,12 @@ func (p *planner) resume(o Open) {
 	case o.State == Sending:
 		p.plan.Doubt = append(p.plan.Doubt, o.ID)
 	}
+}
+
+// isLeftToOperator reports whether only an operator decides the outcome of a quantity: the period is over, or final
+// invoices show the billed units of the series.
+func (p *planner) isLeftToOperator(o Open) bool {
+	return o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o))
 }
 
 // isOver reports whether nothing more is reported of the period that begins at start. Such a period is complete, or it
@@ -221,32 +224,40 @@ func (p *planner) statements() {
 		return
 	}
 	for i, period := range p.periods {
-		latest := p.lastStatement(period, func(State) bool { return true })
-		lines, late := p.statement(period, latest)
-		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
-		taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
-		switch {
-		case mine && latest.State == Rejected:
-			p.open = p.open || len(of) > 0
-		case len(of) == 0:
-			p.saidOf(period) // there is nothing to report
-		case taken && same:
-			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
-			p.saidOf(period)
-		case taken && mine:
-			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
-			p.open = p.open || period.ClosedAt != nil
-		default:
+		if p.planStatement(period) {
 			p.plan.More = i < len(p.periods)-1
-			p.saidOf(period)
-			p.plan.Reports = append(p.plan.Reports, Report{
-				Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
-				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
-				Deadline: period.Deadline(p.Settings.Grace),
-			})
 			return
 		}
 	}
+}
+
+// planStatement plans the statement of a period if the period needs one. planned reports whether it does.
+func (p *planner) planStatement(period Period) (planned bool) {
+	latest := p.lastStatement(period, func(State) bool { return true })
+	lines, late := p.statement(period, latest)
+	of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
+	taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
+	switch {
+	case mine && latest.State == Rejected:
+		p.open = p.open || len(of) > 0
+	case len(of) == 0:
+		p.saidOf(period) // there is nothing to report
+	case taken && same:
+		p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+		p.saidOf(period)
+	case taken && mine:
+		p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+		p.open = p.open || period.ClosedAt != nil
+	default:
+		p.saidOf(period)
+		p.plan.Reports = append(p.plan.Reports, Report{
+			Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
+			Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
+			Deadline: period.Deadline(p.Settings.Grace),
+		})
+		return true
+	}
+	return false
 }
 
 // saidOf records that the receiver has all of an open period. If the receiver lacks part of an earlier period, saidOf

@@ -55,10 +55,10 @@ func (f *Facts) lastStands(p Period) bool {
 	})
 }
 
-// isReadFirst reports whether the provider's totals have to be read before the report is settled or sent again, because
-// the totals may include the report. They include no quantity that the provider does not add up.
+// isReadFirst reports whether the provider's totals have to be read before the report is settled or sent again: the
+// report precedes a restore, and the totals may include it. They include no quantity that the provider does not add up.
 func (p *planner) isReadFirst(o Open) bool {
-	return !containsAny(p.Facts.Reported, func(r *Reported) bool {
+	return p.Unread && o.Epoch < p.Epoch && !containsAny(p.Facts.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds
 	})
 }

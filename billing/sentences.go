@@ -38,6 +38,8 @@ func (s Step) Sentence() string {
 		return s.ofProvider()
 	case StepRateCharge, StepDefaultCharge, StepUnrated, StepRateUnits, StepDimension:
 		return s.ofDimensions()
+	case StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther:
+		return s.ofDeduction()
 	}
 	return s.ofRest()
 }
@@ -165,7 +167,7 @@ func (s Step) ofProvider() string {
 	return "The priced units times the price rate, rounded as the provider rounds each line."
 }
 
-func (s Step) ofRest() string {
+func (s Step) ofDeduction() string {
 	switch s.Name {
 	case StepUnbilledUnits:
 		return "Less the units that final invoices do not bill, or that were not reported to the provider."
@@ -181,8 +183,12 @@ func (s Step) ofRest() string {
 		return "Less the charge for the units that are not billed under the late policy in force when they arrived."
 	case StepOtherUnits:
 		return "Less the units already billed through other series of reports."
-	case StepOther:
-		return "Less the amounts already billed in this currency through other series of reports."
+	}
+	return "Less the amounts already billed in this currency through other series of reports."
+}
+
+func (s Step) ofRest() string {
+	switch s.Name {
 	case StepQuantity:
 		return "The units that remain to be billed."
 	case StepAmount:

@@ -133,20 +133,7 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	before := f.Stream == 0 && !period.End.After(f.FirstStart())
 	all, _ := openBooks(f.Facts).calculations(period)
 	for _, c := range all {
-		line := UnratedLine{
-			Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,
-			Usage: c.usage, Events: c.events,
-		}
-		if !before {
-			line.State = period.stateAt(f.Now)
-			line.Reason = f.reason(c.meter, period)
-			if line.Reason == NoSubscriptionItem {
-				line.Excluded = f.excluded(c.meter, period)
-			}
-		}
-		if _, priced := f.price(c.meter.ID, period); priced {
-			line.Estimate, line.Currency = new(c.charge()), c.currency
-		}
+		line := f.line(&c, period, before)
 		charged := !before && line.Estimate != nil && !line.Estimate.IsZero()
 		if line.Reason != "" && (c.events > 0 || charged) {
 			lines = append(lines, line)
@@ -159,6 +146,25 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 		}
 	}
 	return lines
+}
+
+// line returns the line of a meter's usage in the period. Its reason is "" if something will bill the usage. before
+// means that the period precedes the first billing period.
+func (f UnratedFacts) line(c *calculation, period Period, before bool) UnratedLine {
+	line := UnratedLine{
+		Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,
+		Usage: c.usage, Events: c.events,
+	}
+	if !before {
+		line.State, line.Reason = period.stateAt(f.Now), f.reason(c.meter, period)
+	}
+	if line.Reason == NoSubscriptionItem {
+		line.Excluded = f.excluded(c.meter, period)
+	}
+	if _, priced := f.price(c.meter.ID, period); priced {
+		line.Estimate, line.Currency = new(c.charge()), c.currency
+	}
+	return line
 }
 
 // reason returns the reason why nothing will bill the meter in an open period. The reason is "" if the usage will be

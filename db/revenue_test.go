@@ -60,16 +60,19 @@ func (w *town) priceOf(meter metering.MeterID, plan metering.PlanID, currency st
 	})
 }
 
-// use ingests events at random instants of a range. Each customer has an event of each meter with a probability of
-// 1/one.
+// use ingests events at random instants of a range. The first customer has an event of each meter at the end of the
+// range. Each other customer has an event of each meter with a probability of 1/one.
 func (w *town) use(within metering.Range, one int) {
 	var events []metering.Event
-	for _, c := range w.customers {
+	for i, c := range w.customers {
 		for _, m := range w.meters {
-			if w.random.IntN(one) > 0 {
+			if i > 0 && w.random.IntN(one) > 0 {
 				continue
 			}
-			at := within.Start.Add(time.Duration(w.random.Int64N(int64(within.End.Sub(within.Start)))))
+			at := within.End.Add(-time.Second)
+			if i > 0 {
+				at = within.Start.Add(time.Duration(w.random.Int64N(int64(within.End.Sub(within.Start)))))
+			}
 			value := fmt.Sprintf("%d.%03d", w.random.IntN(200), w.random.IntN(1000))
 			event := dbtest.Event(w, m.EventType, c.ExternalID, at, value, "", "")
 			event.ReceivedAt = w.now

@@ -120,6 +120,7 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 		}), 2, 3).Draw(t, "changes")
 		slices.SortStableFunc(p.operators[i], func(a, b change) int { return a.after - b.after })
 	}
+	p.operators[0][0].closes = "" // each plan defines a meter
 	return p
 })
 

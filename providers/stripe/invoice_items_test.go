@@ -187,8 +187,8 @@ func TestPropertyEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 // forgotten the idempotency key, bill looks up the invoice item before it sends again.
 func (l *ledger) bill(r stripe.Report) {
 	first := l.fake.Now()
-	for range 40 {
-		answer, err := l.send(r)
+	for n := range attempts {
+		answer, err := l.send(r, n)
 		if err == nil {
 			return
 		}

@@ -97,11 +97,11 @@ func (l *ledger) tell(hour int, total metering.Decimal) {
 
 func (l *ledger) settle(r stripe.Report) {
 	first := l.fake.Now()
-	for range 40 {
+	for n := range attempts {
 		if l.method == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(r) {
 			return // after 24 hours, Stripe may count a repeated event again
 		}
-		answer, err := l.send(r)
+		answer, err := l.send(r, n)
 		if err == nil {
 			return
 		}
@@ -114,9 +114,16 @@ func (l *ledger) settle(r stripe.Report) {
 	l.t.Fatal("never settled")
 }
 
-func (l *ledger) send(r stripe.Report) (stripe.Answer, error) {
-	b := rapid.SampledFrom(trouble).Draw(l.t, "trouble")
-	b.Times = 1
+// attempts is the maximum number of attempts of a report. The last three have no trouble, and settle each report.
+const attempts = 40
+
+// send makes the nth attempt, from 0, to send a report.
+func (l *ledger) send(r stripe.Report, n int) (stripe.Answer, error) {
+	b := stripetest.Behaviour{}
+	if n < attempts-3 {
+		b = rapid.SampledFrom(trouble).Draw(l.t, "trouble")
+		b.Times = 1
+	}
 	l.fake.Behave(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	if b.Mode == stripetest.Hang {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // described is the part of the OpenAPI document that these tests read.
@@ -153,3 +156,22 @@ func TestTheServiceTakesTheExamples(t *testing.T) {
 
 // templates replaces the names in the path of a request by the path parameters of the document.
 var templates = strings.NewReplacer("/calls/", "/{slug}/", "/pro/pricing/calls", "/{slug}/pricing/{meter}", "/meters/calls", "/meters/{slug}", "/acme/", "/{external_id}/")
+
+func TestTheExamplesHaveTheTextsOfTheirReasons(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("examples.json")
+	require.NoError(t, err)
+	var examples map[string]billing.Text
+	require.NoError(t, json.Unmarshal(text, &examples))
+	ours, theirs := metering.Whole(1250), metering.Whole(1000)
+	notCounted := billing.HoldReason{Code: billing.HoldNotCounted, Ours: &ours, Theirs: &theirs}
+	backfilling := billing.ExclusionReason{Code: billing.ExcludedBackfilling}.Text()
+	for schema, want := range map[string]billing.Text{
+		"ExcludedMeter": backfilling, "Exclusion": backfilling,
+		"HoldReason": notCounted.Text("calls"), "InvoiceDisagreement": notCounted.Text("mtr_7"),
+		"Reconciliation": billing.ReasonNotBilled.Text(), "Unresolved": billing.ReasonNotBilled.Text(), "ReconciliationDisputed": billing.ReasonBilledMore.Text(),
+		"UnratedTotal": billing.NoProviderLink.Text(), "UnratedUsage": billing.NoProviderLink.Text(),
+	} {
+		require.Equal(t, want, examples[schema], schema)
+	}
+}

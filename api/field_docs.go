@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
+const nextStepDoc = "Action for an operator, in words. Begins with 'Nothing:' if no action is ever necessary, and with 'Wait:' if usually none is"
+
 // fieldDocs contains the descriptions of fields without a description in the struct tag. The key is the field
 // name, or the schema and the field name joined by a dot, which takes precedence.
 var fieldDocs = map[string]string{
@@ -70,7 +72,7 @@ var fieldDocs = map[string]string{
 	"next_attempt_at":      "Time of the next attempt; null if none is planned",
 	"next_page_token":      "The page_token of the next page; null on the last page",
 	"next_runs":            "Times of the next runs",
-	"next_step":            "Action for an operator, in words. Begins with 'Nothing:' if no action is ever necessary, and with 'Wait:' if usually none is",
+	"next_step":            nextStepDoc,
 	"occurred_at":          "Time at which Odometer found that the threshold is reached",
 	"password":             "The person's password",
 	"paused":               "Whether the schedule is paused",
@@ -120,9 +122,9 @@ var fieldDocs = map[string]string{
 	"InvoiceDisagreement.code":    "Code of the reason. 'message' and 'next_step' explain it",
 	"InvoiceDisagreement.message": "The reason, in words. Names the meter by its id",
 	"Reconciliation.message":      "The reason, in words. Empty if 'reason' is absent",
-	"Reconciliation.next_step":    "Action for an operator, in words. Begins with 'Nothing:' if no action is ever necessary, and with 'Wait:' if usually none is. Empty if 'reason' is absent or an operator has decided",
+	"Reconciliation.next_step":    nextStepDoc + ". Empty if 'reason' is absent or an operator has decided",
 	"Unresolved.message":          "The reason, in words. Empty if 'reason' is absent",
-	"Unresolved.next_step":        "Action for an operator, in words. Begins with 'Nothing:' if no action is ever necessary, and with 'Wait:' if usually none is. Empty if 'reason' is absent",
+	"Unresolved.next_step":        nextStepDoc + ". Empty if 'reason' is absent",
 	"Attempt.at":                  "Time of the attempt",
 	"StatementReport.lines":       "The usage and the adjustments of the report",
 	"Price.version":               "The number of the version. All prices of a meter share one sequence",

@@ -1,8 +1,6 @@
 package api_test
 
 import (
-	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +8,6 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/ledger"
-	"github.com/odometer-metering/odometer/metering"
 )
 
 // TestASyncExplainsTheExcludedMeters checks that the message is the cause at the provider if the sync recorded one.
@@ -38,23 +35,4 @@ func TestASyncExplainsTheExcludedMeters(t *testing.T) {
 		{MeterId: final.MeterID.String(), MeterSlug: "calls", Reason: "invoice_final", Message: final.Text().Message, NextStep: final.Text().NextStep},
 		{MeterId: unmapped.MeterID.String(), MeterSlug: "images", Reason: "no_target", Message: noItem, NextStep: unmapped.Text().NextStep},
 	}, b.readSync(t, run).Excluded)
-}
-
-func TestTheExamplesHaveTheTextsOfTheirReasons(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("examples.json")
-	require.NoError(t, err)
-	var examples map[string]billing.Text
-	require.NoError(t, json.Unmarshal(text, &examples))
-	ours, theirs := metering.Whole(1250), metering.Whole(1000)
-	notCounted := billing.HoldReason{Code: billing.HoldNotCounted, Ours: &ours, Theirs: &theirs}
-	backfilling := billing.ExclusionReason{Code: billing.ExcludedBackfilling}.Text()
-	for schema, want := range map[string]billing.Text{
-		"ExcludedMeter": backfilling, "Exclusion": backfilling,
-		"HoldReason": notCounted.Text("calls"), "InvoiceDisagreement": notCounted.Text("mtr_7"),
-		"Reconciliation": billing.ReasonNotBilled.Text(), "Unresolved": billing.ReasonNotBilled.Text(), "ReconciliationDisputed": billing.ReasonBilledMore.Text(),
-		"UnratedTotal": billing.NoProviderLink.Text(), "UnratedUsage": billing.NoProviderLink.Text(),
-	} {
-		require.Equal(t, want, examples[schema], schema)
-	}
 }

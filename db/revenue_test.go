@@ -66,12 +66,12 @@ func (w *town) use(within metering.Range, one int) {
 	var events []metering.Event
 	for i, c := range w.customers {
 		for _, m := range w.meters {
-			if i > 0 && w.random.IntN(one) > 0 {
+			at := within.Start.Add(time.Duration(w.random.Int64N(int64(within.End.Sub(within.Start)))))
+			switch {
+			case i == 0:
+				at = within.End.Add(-time.Second)
+			case w.random.IntN(one) > 0:
 				continue
-			}
-			at := within.End.Add(-time.Second)
-			if i > 0 {
-				at = within.Start.Add(time.Duration(w.random.Int64N(int64(within.End.Sub(within.Start)))))
 			}
 			value := fmt.Sprintf("%d.%03d", w.random.IntN(200), w.random.IntN(1000))
 			event := dbtest.Event(w, m.EventType, c.ExternalID, at, value, "", "")

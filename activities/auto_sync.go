@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -60,21 +61,20 @@ type SyncBatchResult struct {
 // sync reports the unreported usage of a customer. If the pass succeeds and the provider has
 // accepted a report, sync records a successful sync.
 func (b *batch) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
-	steps := &batchSteps{batch: b, ctx: ctx, customer: CustomerInput{b.tenant, customer}, began: b.now()}
-	passed, err := Pass(steps, !b.provider.Statements)
+	steps := &batchSteps{batch: b, customer: CustomerInput{b.tenant, customer}, began: b.now()}
+	passed, err := passes.Run(ctx, steps, !b.provider.Statements)
 	if err == nil && passed.Failure != "" {
 		err = metering.Errorf(metering.CodeProviderRefuse, "%s", passed.Failure).Because(providers.OwnRefusal{})
 	}
 	if err != nil || passed.Sent == 0 {
-		return passed.Sent, errors.Join(err, steps.flush())
+		return passed.Sent, errors.Join(err, steps.flush(ctx))
 	}
-	return passed.Sent, steps.record(passed)
+	return passed.Sent, steps.record(ctx, passed)
 }
 
-// batchSteps implements Steps for one customer of a batch.
+// batchSteps implements passes.Steps for one customer of a batch.
 type batchSteps struct {
 	*batch
-	ctx      context.Context
 	customer CustomerInput
 	began    time.Time
 	read     bool
@@ -85,69 +85,69 @@ type batchSteps struct {
 	excluded []billing.Exclusion
 }
 
-func (s *batchSteps) Read(again bool) (failure string, err error) {
+func (s *batchSteps) Read(ctx context.Context, again bool) (failure string, err error) {
 	if s.read && !again {
 		return "", nil
 	}
-	_, err = s.readProvider(s.ctx, ReadProviderInput{CustomerInput: s.customer})
+	_, err = s.readProvider(ctx, ReadProviderInput{CustomerInput: s.customer})
 	s.read = err == nil
 	return "", err
 }
 
-func (s *batchSteps) Plan() (plan PlanReportsResult, failure string, err error) {
-	if err := s.flush(); err != nil {
+func (s *batchSteps) Plan(ctx context.Context) (plan passes.Plan, failure string, err error) {
+	if err := s.flush(ctx); err != nil {
 		return plan, "", err
 	}
 	pass := ledger.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.lease()}
-	planned, err := s.store.Ledger.Plan(s.ctx, s.tenant, s.customer.CustomerID, pass, s.providers.Frame, s.now())
+	planned, err := s.store.Ledger.Plan(ctx, s.tenant, s.customer.CustomerID, pass, s.providers.Frame, s.now())
 	s.leased, s.excluded = planned.Leased, planned.Excluded
 	return planOf(planned), "", err
 }
 
 // Send leaves a refused report undecided. The customer gets its own run, which shows operators the
 // reason.
-func (s *batchSteps) Send(report Report) (Ending, error) {
-	if err := s.flush(); err != nil {
-		return Ending{}, err
+func (s *batchSteps) Send(ctx context.Context, report passes.Report) (passes.Ending, error) {
+	if err := s.flush(ctx); err != nil {
+		return passes.Ending{}, err
 	}
-	leased, err := s.leaseOf(report)
+	leased, err := s.leaseOf(ctx, report)
 	if metering.CodeOf(err) == metering.CodeConflict {
-		return Ending{}, nil // another attempt has decided the report
+		return passes.Ending{}, nil // another attempt has decided the report
 	}
 	if err != nil {
-		return Ending{}, err
+		return passes.Ending{}, err
 	}
-	sent, err := s.send(s.ctx, s.tenant, leased)
+	sent, err := s.send(ctx, s.tenant, leased)
 	switch {
 	case err != nil:
-		return Ending{}, s.release(s.ctx, s.tenant, leased, sent.newKey, err)
+		return passes.Ending{}, s.release(ctx, s.tenant, leased, sent.newKey, err)
 	case sent.Refused:
-		return Ending{}, s.release(s.ctx, s.tenant, leased, false, sent.refusal)
+		return passes.Ending{}, s.release(ctx, s.tenant, leased, false, sent.refusal)
 	case sent.State == billing.Accepted:
 		s.accepted, s.kind = &ledger.Accepted{Report: report.ID, Response: sent.Response}, leased.Kind
-		return Ending{Accepted: true}, nil
+		return passes.Ending{Accepted: true}, nil
 	}
-	err = errors.Join(s.complete(s.ctx, s.tenant, leased, sent.SendReportResult), sent.refusal)
+	err = errors.Join(s.complete(ctx, s.tenant, leased, sent.SendReportResult), sent.refusal)
 	if err == nil && sent.State == billing.InDoubt {
 		err = metering.Errorf(metering.CodeProviderRefuse, "%s", sent.Response).Because(providers.OwnRefusal{})
 	}
-	return Ending{Refused: sent.State == billing.Rejected}, err
+	return passes.Ending{Refused: sent.State == billing.Rejected}, err
 }
 
 // leaseOf leases a report, unless the plan has already leased it.
-func (s *batchSteps) leaseOf(report Report) (ledger.Leased, error) {
+func (s *batchSteps) leaseOf(ctx context.Context, report passes.Report) (ledger.Leased, error) {
 	if l := s.leased; l != nil && l.ReportID == report.ID {
 		return *l, nil
 	}
-	return s.store.Ledger.Lease(s.ctx, s.tenant, report.ID, s.now(), s.lease())
+	return s.store.Ledger.Lease(ctx, s.tenant, report.ID, s.now(), s.lease())
 }
 
 // Count ignores an unavailable provider, because a later pass checks the counts again.
-func (s *batchSteps) Count() error {
-	if err := s.flush(); err != nil {
+func (s *batchSteps) Count(ctx context.Context) error {
+	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	_, err := s.count(s.ctx, s.customer)
+	_, err := s.count(ctx, s.customer)
 	if metering.CodeOf(err) == metering.CodeProviderDown {
 		return nil
 	}
@@ -155,24 +155,24 @@ func (s *batchSteps) Count() error {
 }
 
 // flush records the last accepted report.
-func (s *batchSteps) flush() error {
+func (s *batchSteps) flush(ctx context.Context) error {
 	if s.accepted == nil {
 		return nil
 	}
 	last := *s.accepted
 	s.accepted = nil
-	err := s.store.Ledger.Complete(context.WithoutCancel(s.ctx), s.tenant, last.Report, billing.Accepted, last.Response, s.now())
+	err := s.store.Ledger.Complete(context.WithoutCancel(ctx), s.tenant, last.Report, billing.Accepted, last.Response, s.now())
 	return s.metrics.reported(s.kind, billing.Accepted, err)
 }
 
 // record stores a successful sync, together with the last accepted report if that is not recorded
 // yet.
-func (s *batchSteps) record(passed Passed) error {
+func (s *batchSteps) record(ctx context.Context, passed passes.Result) error {
 	answer := ledger.Answer{Reports: passed.Reports, Excluded: s.excluded}
 	if s.accepted == nil {
-		return s.metrics.synced("", 1, s.store.Syncs.Record(s.ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
+		return s.metrics.synced("", 1, s.store.Syncs.Record(ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
 	}
-	err := s.store.Syncs.RecordAccepted(s.ctx, s.tenant, s.customer.CustomerID, *s.accepted, answer, s.began, s.now())
+	err := s.store.Syncs.RecordAccepted(ctx, s.tenant, s.customer.CustomerID, *s.accepted, answer, s.began, s.now())
 	return s.metrics.synced("", 1, s.metrics.reported(s.kind, billing.Accepted, err))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/lives"
@@ -98,7 +99,7 @@ func (p *pass) plan(do *activities.Activities, a lives.Action) {
 		}
 		in.Excluded = append(in.Excluded, excluded)
 	}
-	var planned activities.PlanReportsResult
+	var planned passes.Plan
 	p.run(do, do.PlanReports, in, &planned)
 	var numbers []int64
 	for _, r := range planned.Send {

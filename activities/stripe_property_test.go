@@ -19,6 +19,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -199,7 +200,7 @@ func (s *subscriber) planned(newPass bool) (ids []uuid.UUID) {
 	}
 	value, err := s.ExecuteActivity(s.do.PlanReports, activities.PlanReportsInput{CustomerInput: s.who(), After: after})
 	require.NoError(s, err)
-	var plan activities.PlanReportsResult
+	var plan passes.Plan
 	require.NoError(s, value.Get(&plan))
 	if plan.ReadFirst {
 		require.Empty(s, plan.Send, "nobody has read it yet")

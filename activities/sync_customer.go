@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -44,43 +45,24 @@ type PlanReportsInput struct {
 	PassID   uuid.UUID          `json:"pass_id"`            // pass for which the excluded meters are recorded
 }
 
-// PlanReportsResult contains the reports to send. The reasons for excluded meters stay in the
-// database, because they contain ids of the provider.
-type PlanReportsResult struct {
-	ReadFirst bool        `json:"read_first,omitempty"` // nothing was planned: the customer's state at the provider has to be read first
-	Send      []Report    `json:"send"`
-	More      bool        `json:"more"` // the next plan may contain more reports
-	UpToDate  []uuid.UUID `json:"up_to_date"`
-}
-
-// Report describes a report to send. Its recipient and its body stay in the database.
-type Report struct {
-	ID          uuid.UUID         `json:"id"`
-	Number      int64             `json:"number"`
-	Kind        billing.Kind      `json:"kind"`
-	MeterID     metering.MeterID  `json:"meter_id,omitempty"`
-	Method      billing.Method    `json:"method,omitempty"`
-	Quantity    *metering.Decimal `json:"quantity,omitempty"`
-	PeriodStart time.Time         `json:"period_start"`
-	PeriodEnd   time.Time         `json:"period_end"`
-	Deadline    time.Time         `json:"deadline"`
-}
-
 // PlanReports plans and stores the next reports.
-func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (PlanReportsResult, error) {
+func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (passes.Plan, error) {
 	defer alive(ctx)()
 	pass := ledger.Pass{After: in.After, Excluded: in.Excluded}
 	planned, err := a.store.Ledger.Plan(ctx, in.TenantID, in.CustomerID, pass, a.providers.Frame, a.now())
 	if err != nil {
-		return PlanReportsResult{}, err
+		return passes.Plan{}, err
 	}
 	return planOf(planned), a.store.Syncs.Exclude(ctx, in.TenantID, in.CustomerID, in.PassID, planned.Excluded)
 }
 
-func planOf(planned ledger.Planned) PlanReportsResult {
-	plan := PlanReportsResult{ReadFirst: planned.ReadFirst, More: planned.More, UpToDate: planned.UpToDate}
+func planOf(planned ledger.Planned) passes.Plan {
+	plan := passes.Plan{ReadFirst: planned.ReadFirst, More: planned.More, UpToDate: planned.UpToDate}
 	for _, r := range planned.Send {
-		plan.Send = append(plan.Send, Report{r.ID, r.Number, r.Kind, r.Meter, r.Method, r.Quantity, r.Period.Start, r.Period.End, r.Deadline})
+		plan.Send = append(plan.Send, passes.Report{
+			ID: r.ID, Number: r.Number, Kind: r.Kind, MeterID: r.Meter, Method: r.Method, Quantity: r.Quantity,
+			PeriodStart: r.Period.Start, PeriodEnd: r.Period.End, Deadline: r.Deadline,
+		})
 	}
 	return plan
 }

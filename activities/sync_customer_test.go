@@ -16,6 +16,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
@@ -120,9 +121,9 @@ func (b *bench) who() activities.CustomerInput {
 	return activities.CustomerInput{TenantID: b.tenant, CustomerID: b.customer}
 }
 
-func (b *bench) plan(t *testing.T, after int64) activities.PlanReportsResult {
+func (b *bench) plan(t *testing.T, after int64) passes.Plan {
 	t.Helper()
-	return run[activities.PlanReportsResult](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
+	return run[passes.Plan](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
 }
 
 // planned returns the report to send. If another period has begun since newBench, it is the report of the oldest

@@ -15,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -22,13 +23,13 @@ import (
 // quantityLedger is a world with Stripe as the provider, in which each meter has five units to report.
 type quantityLedger struct {
 	*world
-	reports []activities.Report
+	reports []passes.Report
 	decided map[metering.MeterID][]activities.SendReportResult
 	sent    []metering.MeterID
 	sides   int // number of reads of the customer's state at the provider
 	counts  int // number of reads of only the provider's counts
 
-	more  bool // each plan sets PlanReportsResult.More
+	more  bool // each plan sets passes.Plan.More
 	read  func() error
 	plan  func() (readFirst bool, err error)
 	send  func(meter metering.MeterID, attempt int) (activities.SendReportResult, error)
@@ -63,7 +64,7 @@ func newLedger(t *testing.T, meters ...metering.MeterID) *quantityLedger {
 func (l *quantityLedger) add(meter metering.MeterID) {
 	l.number++
 	five := metering.MustDecimal("5")
-	l.reports = append(l.reports, activities.Report{ID: uuid.New(), Number: l.number, Kind: billing.QuantityReport, MeterID: meter, Method: "usage_record",
+	l.reports = append(l.reports, passes.Report{ID: uuid.New(), Number: l.number, Kind: billing.QuantityReport, MeterID: meter, Method: "usage_record",
 		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 0, 31), Deadline: l.deadline})
 }
 
@@ -78,14 +79,14 @@ func (l *quantityLedger) readProvider(_ context.Context, in activities.ReadProvi
 }
 
 func (l *quantityLedger) meterOf(report uuid.UUID) metering.MeterID {
-	i := slices.IndexFunc(l.reports, func(r activities.Report) bool { return r.ID == report })
+	i := slices.IndexFunc(l.reports, func(r passes.Report) bool { return r.ID == report })
 	return l.reports[i].MeterID
 }
 
 // planReports returns the undecided reports.
-func (l *quantityLedger) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
+func (l *quantityLedger) planReports(_ context.Context, in activities.PlanReportsInput) (passes.Plan, error) {
 	l.planned = append(l.planned, in)
-	result := activities.PlanReportsResult{More: l.more}
+	result := passes.Plan{More: l.more}
 	var err error
 	if result.ReadFirst, err = l.plan(); err != nil || result.ReadFirst {
 		return result, activities.Failure(err)

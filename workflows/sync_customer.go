@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -103,7 +104,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		return false, err
 	}
 	s.result.Passes++
-	passed, interrupted := activities.Pass(&syncSteps{syncCustomer: s, ctx: ctx, customer: customer, begun: begun}, begun.Reads)
+	passed, interrupted := passes.Run(ctx, &syncSteps{syncCustomer: s, customer: customer, begun: begun}, begun.Reads)
 	s.result.Sent += passed.Sent
 	if errors.Is(interrupted, errLongHistory) {
 		return true, interrupted // the next run answers the requests
@@ -159,10 +160,9 @@ func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) 
 	return s.result, temporal.NewNonRetryableApplicationError(s.failure, "sync_failed", nil)
 }
 
-// syncSteps implements activities.Steps. Each step runs as activities of the workflow.
+// syncSteps implements passes.Steps. Each step runs as activities of the workflow.
 type syncSteps struct {
 	*syncCustomer
-	ctx      workflow.Context
 	customer activities.CustomerInput
 	begun    activities.BeginSyncResult
 	readAt   time.Time // last read of the customer's state at the provider; zero: none yet
@@ -178,17 +178,17 @@ const (
 
 // Read reads the customer's state at the provider and the destination of each meter's usage.
 // Without again, it does nothing if the last read is less than readFor ago.
-func (s *syncSteps) Read(again bool) (failure string, err error) {
+func (s *syncSteps) Read(ctx workflow.Context, again bool) (failure string, err error) {
 	const row = "| provider | |"
-	now := workflow.Now(s.ctx)
+	now := workflow.Now(ctx)
 	if !again && !s.readAt.IsZero() && now.Sub(s.readAt) < readFor {
 		return "", nil
 	}
-	s.show(s.ctx, row, "reading")
-	err = s.await(s.ctx, now.Add(readingLimit), "read the customer at the provider", do.ReadProvider,
-		activities.ReadProviderInput{CustomerInput: s.customer}, nil, func(state string) { s.show(s.ctx, row, state) })
+	s.show(ctx, row, "reading")
+	err = s.await(ctx, now.Add(readingLimit), "read the customer at the provider", do.ReadProvider,
+		activities.ReadProviderInput{CustomerInput: s.customer}, nil, func(state string) { s.show(ctx, row, state) })
 	if _, message, refused := failureOf(err); refused {
-		s.show(s.ctx, row, message)
+		s.show(ctx, row, message)
 		return message, nil
 	}
 	if temporal.IsCanceledError(err) || errors.Is(err, errLongHistory) {
@@ -198,18 +198,18 @@ func (s *syncSteps) Read(again bool) (failure string, err error) {
 		return "the provider did not answer; sync again once it answers", nil //nolint:nilerr // the requests are answered with it
 	}
 	s.readAt = now
-	s.show(s.ctx, row, "read")
+	s.show(ctx, row, "read")
 	return "", nil
 }
 
 // Plan plans and stores the next reports.
-func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, err error) {
-	if err := s.wait(s.ctx, func(state string) { s.show(s.ctx, "| run | |", state) }); err != nil {
+func (s *syncSteps) Plan(ctx workflow.Context) (plan passes.Plan, failure string, err error) {
+	if err := s.wait(ctx, func(state string) { s.show(ctx, "| run | |", state) }); err != nil {
 		return plan, "", err
 	}
-	err = workflow.ExecuteActivity(shortStep(s.ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
+	err = workflow.ExecuteActivity(shortStep(ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
 		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, PassID: s.begun.PassID,
-	}).Get(s.ctx, &plan)
+	}).Get(ctx, &plan)
 	code, message, refused := failureOf(err)
 	switch {
 	case code == string(metering.CodePaused):
@@ -222,20 +222,20 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 
 // Send sends one report, and retries it until it is accepted, rejected or of unknown outcome, or its
 // deadline has passed.
-func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
+func (s *syncSteps) Send(ctx workflow.Context, r passes.Report) (passes.Ending, error) {
 	if slices.Contains(s.excluded, r.MeterID) {
-		return activities.Ending{Left: true}, nil
+		return passes.Ending{Left: true}, nil
 	}
-	if err := workflow.UpsertTypedSearchAttributes(s.ctx, periodAttribute.ValueSet(r.PeriodStart.Format(time.DateOnly))); err != nil {
-		return activities.Ending{}, err
+	if err := workflow.UpsertTypedSearchAttributes(ctx, periodAttribute.ValueSet(r.PeriodStart.Format(time.DateOnly))); err != nil {
+		return passes.Ending{}, err
 	}
 	name := nameOf(r)
 	show := func(state string) {
-		s.show(s.ctx, fmt.Sprintf("| %s | %s to %s |", name, r.PeriodStart.Format(time.DateOnly), r.PeriodEnd.Format(time.DateOnly)), state)
+		s.show(ctx, fmt.Sprintf("| %s | %s to %s |", name, r.PeriodStart.Format(time.DateOnly), r.PeriodEnd.Format(time.DateOnly)), state)
 	}
 	show("sending")
 	var sent activities.SendReportResult
-	err := s.await(s.ctx, r.Deadline, "send "+name, do.SendReport,
+	err := s.await(ctx, r.Deadline, "send "+name, do.SendReport,
 		activities.SendReportInput{TenantID: s.TenantID, ReportID: r.ID}, &sent, show)
 	code, message, refused := failureOf(err)
 	switch {
@@ -243,21 +243,21 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		show("no longer needed: " + message)
 		// The report was decided or its connection was replaced in the meantime. The next plan
 		// contains the remaining usage.
-		return activities.Ending{Refused: true}, nil
+		return passes.Ending{Refused: true}, nil
 	case code == string(metering.CodePaused):
 		show("waits until the customer is resumed")
-		return activities.Ending{}, errPaused
+		return passes.Ending{}, errPaused
 	case refused:
 		show(message)
-		return activities.Ending{Failure: message}, nil
+		return passes.Ending{Failure: message}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
-		return activities.Ending{}, err
+		return passes.Ending{}, err
 	case err != nil: // Temporal has retried until the ScheduleToCloseTimeout
 		show("the provider did not answer before the deadline")
-		return activities.Ending{Failure: "the provider did not answer before the period's deadline; sync again once it answers", Stop: true}, nil //nolint:nilerr // the requests are answered with it
+		return passes.Ending{Failure: "the provider did not answer before the period's deadline; sync again once it answers", Stop: true}, nil //nolint:nilerr // the requests are answered with it
 	}
 	show(fmt.Sprintf("%s: %s", sent.State, sent.Response))
-	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.State == billing.Rejected}
+	ending := passes.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.State == billing.Rejected}
 	if sent.Refused || sent.State == billing.InDoubt {
 		ending.Failure = sent.Response
 	}
@@ -265,7 +265,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 }
 
 // nameOf returns the description of a report for operators.
-func nameOf(r activities.Report) string {
+func nameOf(r passes.Report) string {
 	switch r.Kind {
 	case billing.StatementReport:
 		return fmt.Sprintf("statement %d", r.Number)
@@ -279,15 +279,15 @@ func nameOf(r activities.Report) string {
 
 // Count checks which accepted reports the provider has counted. A later pass checks the uncounted
 // reports again.
-func (s *syncSteps) Count() error {
+func (s *syncSteps) Count(ctx workflow.Context) error {
 	var read activities.ReadProviderResult
-	err := workflow.ExecuteActivity(providerCall(s.ctx, "read the provider's counts"), do.ReadProvider,
-		activities.ReadProviderInput{CustomerInput: s.customer, Counts: true}).Get(s.ctx, &read)
+	err := workflow.ExecuteActivity(providerCall(ctx, "read the provider's counts"), do.ReadProvider,
+		activities.ReadProviderInput{CustomerInput: s.customer, Counts: true}).Get(ctx, &read)
 	if temporal.IsCanceledError(err) {
 		return err
 	}
 	if err == nil && read.Counted+read.Behind > 0 {
-		s.show(s.ctx, "| summaries | |", fmt.Sprintf("%d reports counted, %d not yet counted", read.Counted, read.Behind))
+		s.show(ctx, "| summaries | |", fmt.Sprintf("%d reports counted, %d not yet counted", read.Counted, read.Behind))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/billing/passes"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -43,7 +44,7 @@ type world struct {
 	older       int   // number of older periods, with statements that are sent first
 	ours        int64 // number of the last report with the total
 	refused     bool
-	outstanding *activities.Report
+	outstanding *passes.Report
 	carries     int // usage in the outstanding report
 	completed   []activities.SendReportResult
 	planned     []activities.PlanReportsInput
@@ -95,13 +96,13 @@ func (w *world) beginSync(context.Context, activities.CustomerInput) (activities
 }
 
 // planReports plans one statement at a time, as if each period waits for the previous one.
-func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
+func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (passes.Plan, error) {
 	w.planned = append(w.planned, in)
 	if err := w.plan(); err != nil {
-		return activities.PlanReportsResult{}, activities.Failure(err)
+		return passes.Plan{}, activities.Failure(err)
 	}
 	if w.outstanding == nil && (w.reported == w.total || w.refused || w.older == 0 && w.ours > in.After) {
-		return activities.PlanReportsResult{UpToDate: []uuid.UUID{{1}}}, nil
+		return passes.Plan{UpToDate: []uuid.UUID{{1}}}, nil
 	}
 	more := w.outstanding != nil || w.older > 0
 	if w.outstanding == nil {
@@ -112,9 +113,9 @@ func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (
 			w.older--
 			w.carries, w.ours = w.reported, 0
 		}
-		w.outstanding = &activities.Report{ID: uuid.New(), Number: w.number, Kind: billing.StatementReport, Deadline: w.deadline}
+		w.outstanding = &passes.Report{ID: uuid.New(), Number: w.number, Kind: billing.StatementReport, Deadline: w.deadline}
 	}
-	return activities.PlanReportsResult{Send: []activities.Report{*w.outstanding}, More: more}, nil
+	return passes.Plan{Send: []passes.Report{*w.outstanding}, More: more}, nil
 }
 
 // excluded returns the meters that the last plan excluded.

@@ -291,3 +291,75 @@ func TestStoryASubscriptionIsReplaced(t *testing.T) {
 	s.uses(day(time.January, 20), january, "130")
 	s.syncs(day(time.January, 20), billing.Accepted, "quantity 30 for January")
 }
+
+func TestStoryAHeldInvoice(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 100 for January")
+	s.renews(february)
+	draft := billing.Draft{
+		Automatic: true, FinalizesAt: day(time.February, 6), Currency: "USD",
+		Lines: []billing.DraftLine{{
+			MeterID: 1, Metered: true, Quantity: metering.Whole(100), Amount: metering.Whole(200), UnitPrice: new(metering.Whole(2)),
+		}},
+	}
+	hold := billing.HoldFacts{
+		GraceUntil: subscribed(january).Deadline(s.Settings.Grace), Deadline: draft.FinalizesAt, Before: draft, Draft: draft,
+		Places: []billing.HeldPlace{{MeterID: 1, Reported: metering.Whole(100), Counted: metering.Whole(100), Terms: &s.Prices[1][0].Terms}},
+	}
+	decide := func(at time.Time) billing.HoldDecision {
+		hold.Now = at
+		return hold.Decide()
+	}
+	require.True(t, decide(february.Start.Add(time.Hour)).SendHold)
+	hold.Hold.State = billing.Accepted
+	require.Equal(t, billing.HoldDecision{State: billing.Held, Until: hold.GraceUntil}, decide(day(time.February, 2)))
+
+	s.uses(day(time.February, 3), january, "120")
+	s.syncs(day(time.February, 3), billing.Accepted, "quantity 20 for January")
+	hold.Places[0].Reported = metering.Whole(120)
+	require.True(t, decide(hold.GraceUntil).Sync, "another sync reports the usage until the end of the grace")
+	hold.Sync.Status = metering.SyncSucceeded
+	waiting := decide(hold.GraceUntil.Add(time.Minute))
+	require.Equal(t, billing.Held, waiting.State)
+	require.Equal(t, []billing.HoldCode{billing.HoldNotCounted}, codesOf(waiting))
+	hold.Places[0].Counted = metering.Whole(120)
+	require.True(t, decide(hold.GraceUntil.Add(10*time.Minute)).Release)
+
+	s.closes(day(time.February, 5))
+	s.invoices(day(time.February, 5), "120")
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "120")
+}
+
+func TestStoryAWholeInvoiceIsCredited(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 100 for January")
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	s.invoices(day(time.February, 6), "100")
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "100")
+	s.Invoices[0].Void = true // no payment is due for an invoice that credit notes take back as a whole
+	s.requireReconciled(billing.ReconciliationWaived, billing.ReasonVoid, "100")
+	s.syncs(day(time.February, 11), billing.Accepted)
+	s.decides(billing.Rebill)
+	s.syncs(day(time.February, 12), billing.Accepted, "charge 200 for January")
+}
+
+func TestStoryAThresholdInvoice(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 14), january, "60")
+	s.syncs(day(time.January, 14), billing.Accepted, "quantity 60 for January")
+	s.Invoices = []billing.Invoice{threshold("60")}
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 40 for January")
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	s.invoices(day(time.February, 6), "40")
+	s.Invoices = append(s.Invoices, threshold("60"))
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "100")
+	s.syncs(day(time.February, 7), billing.Accepted)
+}

@@ -179,12 +179,13 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 }
 
 // share divides the invoiced units of a meter among its series:
-//   - Each series gets its accepted quantity. If the invoices bill less, the newest series get less.
-//   - If the invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
+//   - Each series gets its accepted quantity.
+//   - If valid invoices bill less, the newest series get less. If an invoice is void, the newest series keep their
+//     quantity instead, and no payment is due for the part that valid invoices lack. A valid invoice may replace the
+//     void one.
+//   - If valid invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
 //     in of.more.
 //   - The units include those that the invoices of another subscription bill of the series.
-//   - With a void invoice, the accepted quantities are billed, whatever the invoices list. No payment is due for the
-//     part that valid invoices do not list. A valid invoice may replace the void one.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
@@ -203,13 +204,6 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 	slices.SortFunc(series, func(a, b *Reported) int { // the same order for the facts of every billing schedule
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
 	})
-	if void {
-		for _, r := range series {
-			valid := smaller(notNegative(units), notNegative(*r.Invoiced))
-			r.Void, units = r.Invoiced.Sub(valid), units.Sub(valid)
-		}
-		return
-	}
 	lacking := taken.Sub(units)
 	if taken.IsNegative() { // a negative total is billed as 0; if more is billed, a decrease has not arrived
 		for _, r := range slices.Backward(series) {
@@ -219,7 +213,12 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 	}
 	for _, r := range slices.Backward(series) {
 		cut := smaller(notNegative(lacking), notNegative(*r.Invoiced))
-		*r.Invoiced, lacking = r.Invoiced.Sub(cut), lacking.Sub(cut)
+		lacking = lacking.Sub(cut)
+		if void {
+			r.Void = cut
+		} else {
+			*r.Invoiced = r.Invoiced.Sub(cut)
+		}
 	}
 	for _, r := range series {
 		inDoubt := notNegative(r.Standing.counted(r.Counting).Sub(*r.Invoiced))

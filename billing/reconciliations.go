@@ -327,10 +327,10 @@ func (f *Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 // judged returns the state and the reason of the comparison.
 func (r Reconciliation) judged(void bool) (ReconciliationState, ReconciliationReason) {
 	switch {
-	case void:
-		return ReconciliationWaived, ReasonVoid
 	case !r.Unexplained.IsZero():
 		return ReconciliationDisputed, ReasonBilledMore
+	case void:
+		return ReconciliationWaived, ReasonVoid
 	case r.Billed.Equal(r.Units):
 		return ReconciliationAgreed, ReasonAgreed
 	case r.Billed.Cmp(r.Units) > 0:

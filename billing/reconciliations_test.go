@@ -43,7 +43,8 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"TheFirstOfTwoVoid":  {"10", []billing.Invoice{void(threshold("6")), renewal("4")}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"TheLastOfTwoVoid":   {"10", []billing.Invoice{threshold("6"), void(renewal("4"))}, "waived 6 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"ReplacedByAnother":  {"10", []billing.Invoice{void(renewal("10")), threshold("10")}, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
-		"ReplacedByMore":     {"10", []billing.Invoice{void(renewal("10")), threshold("12")}, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
+		"ReplacedByMore":     {"10", []billing.Invoice{void(renewal("10")), threshold("12")}, "disputed 12 invoiced, 2 unexplained, 10 billed: billed_more; carried 0"},
+		"ReplacedWithALost":  {"4", []billing.Invoice{void(renewal("10")), threshold("10")}, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"AnothersIsValid":    {"10", []billing.Invoice{void(renewal("10")), ofAnother(renewal("4"))}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"AnothersIsVoid":     {"10", []billing.Invoice{renewal("4"), void(ofAnother(renewal("6")))}, "waived 4 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0"},
 		"AnothersThreshold":  {"10", []billing.Invoice{ofAnother(threshold("6")), renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: not_billed; carried 600"},
@@ -206,6 +207,18 @@ func TestARebillBillsOnlyTheVoidPart(t *testing.T) {
 	replacement := threshold("6")
 	replacement.ID = "in_3"
 	f.Invoices = append(f.Invoices, replacement)
+	require.Equal(t, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0", reconciledAs(f))
+}
+
+// A report of unknown outcome has arrived if valid invoices bill it, even if another invoice of the period is void.
+func TestAValidInvoiceShowsThatAReportArrivedBesideAVoidOne(t *testing.T) {
+	t.Parallel()
+	f := closedWith("7")
+	r := &f.Reported[0]
+	r.Standing.Added, r.Outstanding, r.State = metering.Whole(10), true, billing.InDoubt
+	f.Open = []billing.Open{{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
+	f.Invoices = []billing.Invoice{threshold("10"), void(renewal("3"))}
+	require.Equal(t, []billing.Resolved{{ID: r.Last, State: billing.Accepted}}, billing.NewBooks(f).Plan().Resolved)
 	require.Equal(t, "waived 10 invoiced, 0 unexplained, 10 billed: invoice_void; carried 0", reconciledAs(f))
 }
 

@@ -98,6 +98,46 @@ func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	require.Equal(t, "525", late)
 }
 
+// TestTenantsTakeTurnsToFold gives two tenants more usage than one transaction folds. Neither waits for all usage of the
+// other.
+func TestTenantsTakeTurnsToFold(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	w := newWriter(t, store, dbtest.WriterOptions)
+	var tenants []metering.TenantID
+	for range 2 {
+		tenant := dbtest.Tenant(t, store).ID
+		dbtest.Meter(t, store, tenant, "calls", "call")
+		_, err := w.Ingest(t.Context(), tenant, someEvents(t, 1))
+		require.NoError(t, err)
+		tenants = append(tenants, tenant)
+	}
+	for _, statement := range []string{
+		`insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, sums, counts)
+		select tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, sums, counts
+		from usage_added, generate_series(1, 2000)`,
+		`create table folded (at bigint generated always as identity, tenant_id bigint)`,
+		`create function note_folded() returns trigger language plpgsql security definer as
+		'begin insert into folded (tenant_id) select distinct tenant_id from old_rows; return null; end'`,
+		`create trigger note_folded after delete on usage_added referencing old table as old_rows
+		for each statement execute function note_folded()`,
+	} {
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, store.Folds.All(t.Context()))
+	rows, err := conn.Query(t.Context(), `select tenant_id from folded order by at`)
+	require.NoError(t, err)
+	folded, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	require.NoError(t, err)
+	require.ElementsMatch(t, tenants, folded[:2])
+	require.ElementsMatch(t, tenants, folded[2:])
+}
+
 // TestAKilledFoldCountsNothingTwice terminates folds. A terminated fold must have merged all of its rows, or none.
 func TestAKilledFoldCountsNothingTwice(t *testing.T) { killFolds(t, 10) }
 

@@ -51,38 +51,55 @@ const foldLock = `hashtextextended('fold usage', $1)`
 // Tenant folds the tenant's added usage. It does nothing if another transaction is folding the tenant's usage.
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
-		all := true
-		err := pg.InTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
-			var free bool
-			if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
-				return err
-			}
-			all, err = foldSome(ctx, tx, tenant)
+		if all, err := f.some(ctx, tenant); err != nil || all {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("fold usage: %w", err)
-		}
-		if all {
-			return nil
 		}
 	}
 }
 
-// All folds the added usage of every tenant.
+// some folds as much of the tenant's added usage as one statement may. all reports whether nothing is left, or another
+// transaction is folding the tenant's usage.
+func (f Folds) some(ctx context.Context, tenant metering.TenantID) (all bool, err error) {
+	all = true
+	err = pg.InTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
+		var free bool
+		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
+			return err
+		}
+		all, err = foldSome(ctx, tx, tenant)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("fold usage: %w", err)
+	}
+	return all, nil
+}
+
+// All folds the added usage of every tenant in rounds. In each round, every tenant with added usage folds as much as
+// one statement may, so that a tenant that adds usage all the time does not keep the others waiting.
 func (f Folds) All(ctx context.Context) error {
+	for {
+		if more, err := f.round(ctx); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// round folds some added usage of every tenant. more reports whether a tenant has more.
+func (f Folds) round(ctx context.Context) (more bool, err error) {
 	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
 	if err != nil {
-		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
+		return false, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	if err != nil {
-		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
+		return false, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
 	}
 	for _, tenant := range tenants {
-		err = errors.Join(err, f.Tenant(pg.For(ctx, tenant), tenant))
+		all, failed := f.some(pg.For(ctx, tenant), tenant)
+		more, err = more || !all, errors.Join(err, failed)
 	}
-	return err
+	return more, err
 }
 
 // FoldAll folds all added usage of the tenant in the caller's transaction. The caller holds the tenant's

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -41,7 +39,7 @@ func (s *server) registerAPIKeys() {
 		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing."), s.revokeAPIKey)
 }
 
-func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
+func (s *server) showAPIKey(k metering.Credential) APIKeyMetadata {
 	shown := APIKeyMetadata{
 		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
 		CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy, HandedTo: k.HandedTo, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
@@ -93,10 +91,10 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 	if err := in.Body.check(who, s.Now()); err != nil {
 		return nil, err
 	}
-	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
-	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt.pointer()}
+	key, record := s.Keys.Make(in.Body.Scope)
+	record.Name, record.ExpiresAt = in.Body.Name, in.Body.ExpiresAt.pointer()
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-api-key", in.Body, func(within db.Creators) (APIKeyMetadata, error) {
-		made, err := within.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash, s.Now())
+		made, err := within.Credentials.Create(ctx, who.Tenant.ID, who.Actor, metering.APIKeyCredential, record, s.Now())
 		return s.showAPIKey(made), err
 	})
 	if err != nil {
@@ -111,15 +109,15 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 type listAPIKeysOutput struct{ Body List[APIKeyMetadata] }
 
 func (s *server) listAPIKeys(ctx context.Context, in *struct{ Paging }) (*listAPIKeysOutput, error) {
-	var before metering.KeyID
+	var before int64
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize)
+	keys, err := s.Store.Credentials.List(ctx, principalOf(ctx).Tenant.ID, metering.APIKeyCredential, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	cursorOf := func(k metering.APIKey) metering.KeyID { return k.ID }
+	cursorOf := func(k metering.Credential) int64 { return k.ID.Number }
 	return &listAPIKeysOutput{listOf(ctx, s, keys, s.showAPIKey, cursorOf)}, nil
 }
 
@@ -140,7 +138,7 @@ func (s *server) revokeAPIKey(ctx context.Context, in *revokeAPIKeyInput) (*revo
 	if !ok {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such API key")
 	}
-	if err := s.Store.APIKeys.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+	if err := s.Store.Credentials.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
 		return nil, err
 	}
 	out := new(revokeAPIKeyOutput)
@@ -148,8 +146,7 @@ func (s *server) revokeAPIKey(ctx context.Context, in *revokeAPIKeyInput) (*revo
 	return out, nil
 }
 
-func parseKeyID(text string) (metering.KeyID, bool) {
-	n, err := strconv.ParseInt(strings.TrimPrefix(text, "key_"), 10, 64)
-	id := metering.KeyID(n)
-	return id, err == nil && n > 0 && id.String() == text
+func parseKeyID(text string) (metering.CredentialID, bool) {
+	id, ok := metering.ParseCredentialID(text)
+	return id, ok && id.Kind == metering.APIKeyCredential
 }

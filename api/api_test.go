@@ -188,9 +188,9 @@ func (b *bundle) authorized(_ context.Context, r *http.Request) error {
 
 func (b *bundle) newKey(t testing.TB, scope metering.Scope) string {
 	t.Helper()
-	key, hash, lastFour := b.keys.Make(scope)
-	record := metering.APIKey{Name: string(scope), Scope: scope, LastFour: lastFour}
-	_, err := b.store.APIKeys.Create(t.Context(), b.tenant.ID, metering.Operator, record, hash, b.now())
+	key, record := b.keys.Make(scope)
+	record.Name = string(scope)
+	_, err := b.store.Credentials.Create(t.Context(), b.tenant.ID, metering.Operator, metering.APIKeyCredential, record, b.now())
 	require.NoError(t, err)
 	return key
 }

@@ -39,10 +39,8 @@ func (p Principal) String() string {
 
 // kind returns the kind of the caller's credential, if the caller is not a member.
 func (p Principal) kind() string {
-	if strings.HasPrefix(string(p.Actor), "sec_") {
-		return "HMAC secret"
-	}
-	return "API key"
+	id, _ := metering.ParseCredentialID(string(p.Actor))
+	return id.Kind.Noun()
 }
 
 // scopePrefixes maps each scope to its abbreviation in the prefix of an API key.
@@ -79,11 +77,11 @@ func derive(secret []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// Make returns a new key, the hash to store, and the key's last four characters.
-func (k Keys) Make(scope metering.Scope) (key string, hash []byte, lastFour string) {
+// Make returns a new key and its record to store.
+func (k Keys) Make(scope metering.Scope) (key string, record metering.Credential) {
 	random := randomText(randomLength)
 	key = k.Prefix(scope) + random
-	return key, k.hash(key), random[randomLength-4:]
+	return key, metering.Credential{Scope: scope, Hash: k.hash(key), LastFour: random[randomLength-4:]}
 }
 
 // randomText returns uniformly random letters and digits.
@@ -168,22 +166,25 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	return nil
 }
 
-// noteUses records the last use of API keys.
-func (s *server) noteUses(ctx context.Context, uses []access.KeyUse) (map[access.KeyUse]struct{}, error) {
-	err := s.Credentials.APIKeys.Used(ctx, uses, s.Now())
+// noteUse records the use of a credential, unless a use within the last minute is recorded. The request does
+// not wait for the write.
+func (s *server) noteUse(ctx context.Context, c metering.Credential, now time.Time) {
+	if used := c.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
+		s.uses.board(ctx, access.CredentialUse{Tenant: c.TenantID, ID: c.ID})
+	}
+}
+
+// recordUses records the last use of credentials.
+func (s *server) recordUses(ctx context.Context, uses []access.CredentialUse) (map[access.CredentialUse]struct{}, error) {
+	err := s.Credentials.Credentials.Used(ctx, uses, s.Now())
 	if err != nil {
-		s.Log.WarnContext(ctx, "cannot record the last use of API keys", "error", err)
+		s.Log.WarnContext(ctx, "cannot record the last use of credentials", "error", err)
 	}
 	return nil, err
 }
 
-// noteSecretUses records the last use of HMAC secrets.
-func (s *server) noteSecretUses(ctx context.Context, uses []access.SecretUse) (map[access.SecretUse]struct{}, error) {
-	err := s.Credentials.HMACSecrets.Used(ctx, uses, s.Now())
-	if err != nil {
-		s.Log.WarnContext(ctx, "cannot record the last use of HMAC secrets", "error", err)
-	}
-	return nil, err
+func principalBy(tenant metering.Tenant, c metering.Credential) Principal {
+	return Principal{Tenant: tenant, Actor: metering.Actor(c.ID.String()), Scope: c.Scope}
 }
 
 // authenticate selects the kind of credential by the form of the Authorization header. Without the header,
@@ -217,12 +218,9 @@ func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	if !found.Key.Live(now) {
-		s.auditDead(ctx, found.Tenant.ID, "api_key", found.Key.ID.String(), found.Key.RevokedAt != nil)
+		s.auditDead(ctx, found.Key)
 		return Principal{}, errUnauthorized
 	}
-	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		// The request does not wait for the write.
-		s.uses.board(ctx, access.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID})
-	}
-	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
+	s.noteUse(ctx, found.Key, now)
+	return principalBy(found.Tenant, found.Key), nil
 }

@@ -111,34 +111,32 @@ func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
 	)
 }
 
-// credential authenticates calls: headers returns the headers for a body, and table and id locate the stored
-// credential.
+// credential authenticates calls: headers returns the headers for a body, and id locates the stored credential.
 type credential struct {
 	headers func(body string) []string
-	table   string
 	id      string
 }
 
 func (b *bundle) keyOf(t *testing.T, tenant metering.TenantID, scope metering.Scope) credential {
 	t.Helper()
-	key, hash, lastFour := b.keys.Make(scope)
-	record := metering.APIKey{Name: "matrix", Scope: scope, LastFour: lastFour}
-	record, err := b.store.APIKeys.Create(t.Context(), tenant, metering.Operator, record, hash, b.now())
+	key, record := b.keys.Make(scope)
+	record.Name = "matrix"
+	record, err := b.store.Credentials.Create(t.Context(), tenant, metering.Operator, metering.APIKeyCredential, record, b.now())
 	require.NoError(t, err)
-	return credential{func(string) []string { return []string{"Authorization: Bearer " + key} }, "api_keys", record.ID.String()}
+	return credential{func(string) []string { return []string{"Authorization: Bearer " + key} }, record.ID.String()}
 }
 
 func (b *bundle) secretOf(t *testing.T, scope metering.Scope) credential {
 	t.Helper()
 	s := b.newSigner(t, scope)
-	return credential{s.sign, "hmac_secrets", s.id}
+	return credential{s.sign, s.id}
 }
 
 // becomes applies an SQL assignment to the stored credential.
 func (c credential) becomes(t *testing.T, change string) {
 	t.Helper()
 	_, number, _ := strings.Cut(c.id, "_")
-	_, err := dbtest.Conn(t).Exec(context.Background(), fmt.Sprintf(`update %s set %s where id = %s`, c.table, change, number))
+	_, err := dbtest.Conn(t).Exec(context.Background(), fmt.Sprintf(`update credentials set %s where id = %s`, change, number))
 	require.NoError(t, err)
 }
 
@@ -235,7 +233,7 @@ func TestNobodyMakesWhatMayDoMoreThanThemselves(t *testing.T) {
 				}
 			}
 		}
-		_, err := dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set revoked_at = now() where tenant_id = $1`, b.tenant.ID)
+		_, err := dbtest.Conn(t).Exec(t.Context(), `update credentials set revoked_at = now() where tenant_id = $1 and kind = 'hmac_secret'`, b.tenant.ID)
 		require.NoError(t, err)
 	}
 }

@@ -149,7 +149,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if err != nil {
 		return Principal{}, err
 	}
-	who := Principal{Tenant: signers.Tenant, Actor: metering.Actor(secret.ID.String()), Scope: secret.Scope}
+	who := principalBy(signers.Tenant, secret)
 	if signed.version == v1 && body.empty() && !reads(signed.method) && !signers.Tenant.V1BodylessWrites {
 		return who, errBodyless
 	}
@@ -163,10 +163,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if s.claims.Add(1)%claimsPerSweep == 0 {
 		s.sweeps.board(ctx, struct{}{}) // the request does not wait for the sweep
 	}
-	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		// The request does not wait for the write.
-		s.secretUses.board(ctx, access.SecretUse{Tenant: signed.tenant, Secret: secret.ID})
-	}
+	s.noteUse(ctx, secret, now)
 	return who, nil
 }
 
@@ -180,7 +177,7 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 
 // signerOf returns the live secret that made the signature. It tries every secret, so that the duration does not
 // depend on which secret matches. The audit log records the use of a revoked or expired secret.
-func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers access.Signers) (signer metering.HMACSecret, err error) {
+func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers access.Signers) (signer metering.Credential, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
 		signed.by(nil, body) // so that the duration does not reveal an unknown tenant
@@ -193,7 +190,7 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 		switch {
 		case !signed.by(opened, body):
 		case !secret.Live(s.Now()):
-			s.auditDead(ctx, secret.TenantID, "hmac_secret", secret.ID.String(), secret.RevokedAt != nil)
+			s.auditDead(ctx, secret)
 		case signed.version == v1 && secret.Signatures == metering.SignaturesV2:
 			err = errOnlyV2
 		default:

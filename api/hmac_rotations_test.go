@@ -145,7 +145,7 @@ func TestASuccessorOutlivesNoExpiry(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(a.body), &made))
 	_, fresh := signer{made.Id, b.tenant.ID, made.Secret, b.now}.rotate(t, b, "")
 	require.True(t, expires.Equal(*fresh.ExpiresAt))
-	secrets, err := dbtest.Items(b.store.HMACSecrets.List(t.Context(), b.tenant.ID, 0, 10))
+	secrets, err := dbtest.Items(b.store.Credentials.List(t.Context(), b.tenant.ID, metering.HMACSecretCredential, 0, 10))
 	require.NoError(t, err)
 	require.True(t, expires.Equal(*secrets[1].ExpiresAt), "an overlap never lengthens a secret's life")
 }

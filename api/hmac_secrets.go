@@ -35,7 +35,7 @@ type HMACSecret struct {
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced secret, while both secrets are valid"`
 }
 
-func showHMACSecret(h metering.HMACSecret) HMACSecret {
+func showHMACSecret(h metering.Credential) HMACSecret {
 	shown := HMACSecret{
 		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, Signatures: h.Signatures, LastFour: h.LastFour,
 		CreatedAt: h.CreatedAt.UTC(), CreatedBy: h.CreatedBy, HandedTo: h.HandedTo, ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
@@ -86,7 +86,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 	record.Name, record.Scope, record.ExpiresAt = in.Body.Name, in.Body.Scope, in.Body.ExpiresAt.pointer()
 	record.Signatures = in.Body.Signatures
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-hmac-secret", in.Body, func(within db.Creators) (HMACSecret, error) {
-		made, err := within.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())
+		made, err := within.Credentials.Create(ctx, who.Tenant.ID, who.Actor, metering.HMACSecretCredential, record, s.Now())
 		return showHMACSecret(made), err
 	})
 	if err != nil {
@@ -99,24 +99,24 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 }
 
 // newSecret returns a new secret and its record to store.
-func (s *server) newSecret(tenant metering.TenantID) (secret string, record metering.HMACSecret, err error) {
+func (s *server) newSecret(tenant metering.TenantID) (secret string, record metering.Credential, err error) {
 	secret = secretPrefix + randomText(secretLength)
 	sealed, err := s.Keyring.Seal(tenant, seal.SigningSecret, []byte(secret))
-	return secret, metering.HMACSecret{Sealed: sealed, LastFour: secret[len(secret)-4:]}, err
+	return secret, metering.Credential{Sealed: sealed, LastFour: secret[len(secret)-4:]}, err
 }
 
 type listHMACSecretsOutput struct{ Body List[HMACSecret] }
 
 func (s *server) listHMACSecrets(ctx context.Context, in *struct{ Paging }) (*listHMACSecretsOutput, error) {
-	var before metering.HMACSecretID
+	var before int64
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize)
+	secrets, err := s.Store.Credentials.List(ctx, principalOf(ctx).Tenant.ID, metering.HMACSecretCredential, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	cursorOf := func(h metering.HMACSecret) metering.HMACSecretID { return h.ID }
+	cursorOf := func(h metering.Credential) int64 { return h.ID.Number }
 	return &listHMACSecretsOutput{listOf(ctx, s, secrets, showHMACSecret, cursorOf)}, nil
 }
 
@@ -133,14 +133,19 @@ type revokeHMACSecretOutput struct {
 
 func (s *server) revokeHMACSecret(ctx context.Context, in *revokeHMACSecretInput) (*revokeHMACSecretOutput, error) {
 	who := principalOf(ctx)
-	id, ok := metering.ParseHMACSecretID(in.ID)
+	id, ok := parseSecretID(in.ID)
 	if !ok {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 	}
-	if err := s.Store.HMACSecrets.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+	if err := s.Store.Credentials.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
 		return nil, err
 	}
 	out := new(revokeHMACSecretOutput)
 	out.Body.ID, out.Body.Revoked = id.String(), true
 	return out, nil
+}
+
+func parseSecretID(text string) (metering.CredentialID, bool) {
+	id, ok := metering.ParseCredentialID(text)
+	return id, ok && id.Kind == metering.HMACSecretCredential
 }

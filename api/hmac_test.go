@@ -193,7 +193,7 @@ func TestAnExpiredSecretSignsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
-	_, err := dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set expires_at = $2 where tenant_id = $1`, b.tenant.ID, b.now().Add(time.Hour))
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update credentials set expires_at = $2 where tenant_id = $1 and kind = 'hmac_secret'`, b.tenant.ID, b.now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.sign("")...).status)
 	b.ahead.Store(int64(time.Hour + time.Second))
@@ -375,7 +375,7 @@ func TestASecretIsShownOnceAndStoredSealed(t *testing.T) {
 	require.NotContains(t, listed.body, `"secret"`)
 
 	var sealed []byte
-	err := dbtest.Conn(t).QueryRow(t.Context(), `select secret from hmac_secrets where tenant_id = $1`, b.tenant.ID).Scan(&sealed)
+	err := dbtest.Conn(t).QueryRow(t.Context(), `select secret from credentials where tenant_id = $1 and kind = 'hmac_secret'`, b.tenant.ID).Scan(&sealed)
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), s.secret)
 	opened, err := b.deps.Keyring.Open(b.tenant.ID, seal.SigningSecret, sealed)

@@ -119,13 +119,14 @@ func (s *server) auditForbidden(x *exchange, status int) {
 	s.auditRefusal(x.request.Context(), x.principal.Tenant.ID, x.principal.Actor, "request.refuse", x.request.Pattern, what)
 }
 
-// auditDead records the use of a revoked or expired credential in the audit log. kind is api_key or hmac_secret.
-func (s *server) auditDead(ctx context.Context, tenant metering.TenantID, kind, id string, revoked bool) {
+// auditDead records the use of a revoked or expired credential in the audit log.
+func (s *server) auditDead(ctx context.Context, c metering.Credential) {
 	why := "expired"
-	if revoked {
+	if c.RevokedAt != nil {
 		why = "revoked"
 	}
-	s.auditRefusal(ctx, tenant, metering.Actor(id), kind+".refuse", id, map[string]any{"because": why})
+	id := c.ID.String()
+	s.auditRefusal(ctx, c.TenantID, metering.Actor(id), string(c.ID.Kind)+".refuse", id, map[string]any{"because": why})
 }
 
 // refusedSignIn is an attempt to sign in that was refused.

@@ -78,10 +78,10 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	if err != nil {
 		return nil, err
 	}
-	key, hash, lastFour := s.Keys.Make(old.Scope)
+	key, record := s.Keys.Make(old.Scope)
 	var begun metering.Rotation
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-api-key", in, func(within db.Creators) (APIKeyMetadata, error) {
-		made, r, err := within.Rotations.APIKey(ctx, s.rotating(who, in.Body.overlap()), old.ID, metering.APIKey{LastFour: lastFour}, hash)
+		made, r, err := within.Rotations.Credential(ctx, s.rotating(who, in.Body.overlap()), old.ID, record)
 		begun = r
 		return s.showAPIKey(made), err
 	})
@@ -97,13 +97,13 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 
 // rotatableKey returns the API key to rotate. It returns an error if the key has a permission that the caller
 // lacks.
-func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey, error) {
+func (s *server) rotatableKey(ctx context.Context, text string) (metering.Credential, error) {
 	who := principalOf(ctx)
 	id, ok := parseKeyID(text)
 	if !ok {
-		return metering.APIKey{}, metering.Errorf(metering.CodeNotFound, "there is no such API key")
+		return metering.Credential{}, metering.Errorf(metering.CodeNotFound, "there is no such API key")
 	}
-	key, err := s.Store.APIKeys.Get(ctx, who.Tenant.ID, id)
+	key, err := s.Store.Credentials.Get(ctx, who.Tenant.ID, id)
 	if err == nil && !within(Principal{Scope: key.Scope}, who) {
 		err = metering.Errorf(metering.CodeForbidden, "a key can be rotated only by a caller with at least its permissions")
 	}
@@ -129,7 +129,7 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	}
 	var begun metering.Rotation
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-hmac-secret", in, func(within db.Creators) (HMACSecret, error) {
-		made, r, err := within.Rotations.HMACSecret(ctx, s.rotating(who, in.Body.overlap()), old.ID, record)
+		made, r, err := within.Rotations.Credential(ctx, s.rotating(who, in.Body.overlap()), old.ID, record)
 		begun = r
 		return showHMACSecret(made), err
 	})
@@ -145,13 +145,13 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 
 // rotatableSecret returns the HMAC secret to rotate. It returns an error if the secret has a permission that
 // the caller lacks.
-func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMACSecret, error) {
+func (s *server) rotatableSecret(ctx context.Context, text string) (metering.Credential, error) {
 	who := principalOf(ctx)
-	id, ok := metering.ParseHMACSecretID(text)
+	id, ok := parseSecretID(text)
 	if !ok {
-		return metering.HMACSecret{}, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
+		return metering.Credential{}, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 	}
-	secret, err := s.Store.HMACSecrets.Get(ctx, who.Tenant.ID, id)
+	secret, err := s.Store.Credentials.Get(ctx, who.Tenant.ID, id)
 	if err == nil && !within(Principal{Scope: secret.Scope}, who) {
 		err = metering.Errorf(metering.CodeForbidden, "a secret can be rotated only by a caller with at least its permissions")
 	}

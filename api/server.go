@@ -74,11 +74,10 @@ type server struct {
 	mux           *http.ServeMux
 	screen        http.HandlerFunc // the dashboard's page
 	api           huma.API
-	decimals      map[string]map[string]*decimalPlan     // of responses, by operation and status
-	apiKeys       *coalescer[string, *access.Credential] // by their hash
+	decimals      map[string]map[string]*decimalPlan    // of responses, by operation and status
+	apiKeys       *coalescer[string, *access.TenantKey] // by their hash
 	signers       *coalescer[metering.TenantID, access.Signers]
-	uses          *coalescer[access.KeyUse, struct{}]
-	secretUses    *coalescer[access.SecretUse, struct{}]
+	uses          *coalescer[access.CredentialUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids
 	resets        *coalescer[string, struct{}]   // requested password resets, by e-mail
 	claims        atomic.Int64                   // number of claimed request ids
@@ -136,10 +135,9 @@ func New(deps Deps) (http.Handler, error) {
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}
-	s.apiKeys = &coalescer[string, *access.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
-	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
-	s.uses = &coalescer[access.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
-	s.secretUses = &coalescer[access.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
+	s.apiKeys = &coalescer[string, *access.TenantKey]{run: deps.Credentials.Credentials.ByHash, timeout: credentialTimeout}
+	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Credentials.Credentials.Signers, timeout: credentialTimeout}
+	s.uses = &coalescer[access.CredentialUse, struct{}]{run: s.recordUses, timeout: credentialTimeout}
 	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}

@@ -52,8 +52,8 @@ func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
 	require.JSONEq(t, `{"billing_provider_id":null}`, string(linked.Before))
 	require.JSONEq(t, `{"billing_provider_id":null}`, string(newest("customer.link").Before))
 
-	_, err = store.HMACSecrets.Create(ctx, tenant, "key_1",
-		metering.HMACSecret{Name: "s", Scope: metering.ScopeAdmin, Sealed: []byte("CANARY"), LastFour: "abcd"}, clock.Now())
+	_, err = store.Credentials.Create(ctx, tenant, "key_1", metering.HMACSecretCredential,
+		metering.Credential{Name: "s", Scope: metering.ScopeAdmin, Sealed: []byte("CANARY"), LastFour: "abcd"}, clock.Now())
 	require.NoError(t, err)
 	require.JSONEq(t, `{"name":"s","scope":"admin","signatures":"v1_and_v2","last_four":"abcd","expires_at":null,"secret":{"set":true}}`,
 		string(newest("hmac_secret.create").After))

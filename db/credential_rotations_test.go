@@ -21,22 +21,24 @@ type rotated struct {
 	store  *db.DB
 	tenant metering.TenantID
 	now    time.Time
-	ids    map[metering.CredentialKind]int64
+	ids    map[metering.CredentialKind]metering.CredentialID
 	hashes int
 }
 
 func newRotated(t *testing.T, store *db.DB) *rotated {
 	t.Helper()
-	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(clock.Now()), ids: map[metering.CredentialKind]int64{}}
-	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash(), r.now)
+	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(clock.Now()), ids: map[metering.CredentialKind]metering.CredentialID{}}
+	key, err := store.Credentials.Create(t.Context(), r.tenant, metering.Operator, metering.APIKeyCredential,
+		metering.Credential{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", Hash: r.hash()}, r.now)
 	require.NoError(t, err)
-	secret, err := store.HMACSecrets.Create(t.Context(), r.tenant, metering.Operator,
-		metering.HMACSecret{Name: "s", Scope: metering.ScopeReadOnly, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
+	secret, err := store.Credentials.Create(t.Context(), r.tenant, metering.Operator, metering.HMACSecretCredential,
+		metering.Credential{Name: "s", Scope: metering.ScopeReadOnly, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
 	require.NoError(t, err)
 	hook, err := store.Webhooks.Create(t.Context(), r.tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
 	require.NoError(t, err)
-	r.ids[metering.APIKeyCredential], r.ids[metering.HMACSecretCredential], r.ids[metering.WebhookCredential] = int64(key.ID), int64(secret.ID), int64(hook.ID)
+	r.ids[metering.APIKeyCredential], r.ids[metering.HMACSecretCredential] = key.ID, secret.ID
+	r.ids[metering.WebhookCredential] = metering.CredentialID{Kind: metering.WebhookCredential, Number: int64(hook.ID)}
 	return r
 }
 
@@ -49,11 +51,11 @@ func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (b
 	by := access.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now, Overlap: overlap}
 	switch old := r.ids[kind]; kind {
 	case metering.APIKeyCredential:
-		_, begun, err = r.store.Rotations.APIKey(r.Context(), by, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash())
+		_, begun, err = r.store.Rotations.Credential(r.Context(), by, old, metering.Credential{LastFour: "efgh", Hash: r.hash()})
 	case metering.HMACSecretCredential:
-		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), by, metering.HMACSecretID(old), metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"})
+		_, begun, err = r.store.Rotations.Credential(r.Context(), by, old, metering.Credential{LastFour: "efgh", Sealed: []byte("new")})
 	default:
-		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), by, metering.EndpointID(old), []byte("new"), "efgh")
+		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), by, metering.EndpointID(old.Number), []byte("new"), "efgh")
 	}
 	return begun, err
 }
@@ -61,24 +63,18 @@ func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (b
 // valid reports whether the old and the new credential are valid at an instant.
 func (r *rotated) valid(rotation metering.Rotation, at time.Time) (valid [2]bool) {
 	r.Helper()
-	if rotation.Kind == metering.WebhookCredential {
-		hook, err := r.store.Webhooks.Get(r.Context(), r.tenant, metering.EndpointID(rotation.OldID))
+	if rotation.OldID.Kind == metering.WebhookCredential {
+		hook, err := r.store.Webhooks.Get(r.Context(), r.tenant, metering.EndpointID(rotation.OldID.Number))
 		require.NoError(r, err)
 		for _, sealed := range hook.Signing(at) {
 			valid[map[string]int{"old": 0, "new": 1}[string(sealed)]] = true
 		}
 		return valid
 	}
-	for i, id := range []int64{rotation.OldID, rotation.NewID} {
-		if rotation.Kind == metering.APIKeyCredential {
-			key, err := r.store.APIKeys.Get(r.Context(), r.tenant, metering.KeyID(id))
-			require.NoError(r, err)
-			valid[i] = key.Live(at)
-			continue
-		}
-		secret, err := r.store.HMACSecrets.Get(r.Context(), r.tenant, metering.HMACSecretID(id))
+	for i, id := range []metering.CredentialID{rotation.OldID, rotation.NewID} {
+		c, err := r.store.Credentials.Get(r.Context(), r.tenant, id)
 		require.NoError(r, err)
-		valid[i] = secret.Live(at)
+		valid[i] = c.Live(at)
 	}
 	return valid
 }
@@ -120,7 +116,7 @@ func TestBothCredentialsAreValidUntilTheOverlapEnds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, metering.RotationExpired, kept.Outcome, "what has ended is not revived")
 	}
-	require.Equal(t, "schedule webhook.end_former_secret "+metering.EndpointID(r.ids[metering.WebhookCredential]).String(), r.audited())
+	require.Equal(t, "schedule webhook.end_former_secret "+r.ids[metering.WebhookCredential].String(), r.audited())
 }
 
 func TestWithoutAnOverlapTheOldCredentialEndsWithItsRotation(t *testing.T) {
@@ -166,31 +162,31 @@ func TestOperatorsEndARotationEarlyOrKeepBoth(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, metering.RotationExpired, ended.Outcome, "what has ended is not revived")
 	}
-	require.Equal(t, "operator webhook.end_former_secret "+metering.EndpointID(finished.ids[metering.WebhookCredential]).String(), finished.audited())
+	require.Equal(t, "operator webhook.end_former_secret "+finished.ids[metering.WebhookCredential].String(), finished.audited())
 }
 
 func TestRotatingAgainSupersedesAndTheOwnExpiryStays(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t, dbtest.Open(t))
 	own := r.now.Add(30 * time.Minute)
-	key, err := r.store.APIKeys.Create(t.Context(), r.tenant, metering.Operator,
-		metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", ExpiresAt: &own}, r.hash(), r.now)
+	key, err := r.store.Credentials.Create(t.Context(), r.tenant, metering.Operator, metering.APIKeyCredential,
+		metering.Credential{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", ExpiresAt: &own, Hash: r.hash()}, r.now)
 	require.NoError(t, err)
-	r.ids[metering.APIKeyCredential] = int64(key.ID)
+	r.ids[metering.APIKeyCredential] = key.ID
 	first, err := r.rotate(metering.APIKeyCredential, time.Minute)
 	require.NoError(t, err)
 	second, err := r.rotate(metering.APIKeyCredential, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, own, second.Until, "an overlap never lengthens a credential's life")
 	require.Equal(t, both, r.valid(second, own.Add(-time.Microsecond)))
-	for _, id := range []int64{first.NewID, second.NewID} {
-		made, err := r.store.APIKeys.Get(t.Context(), r.tenant, metering.KeyID(id))
+	for _, id := range []metering.CredentialID{first.NewID, second.NewID} {
+		made, err := r.store.Credentials.Get(t.Context(), r.tenant, id)
 		require.NoError(t, err)
 		require.Equal(t, own, *made.ExpiresAt)
 	}
-	old, err := r.store.APIKeys.Get(t.Context(), r.tenant, key.ID)
+	old, err := r.store.Credentials.Get(t.Context(), r.tenant, key.ID)
 	require.NoError(t, err)
-	require.Equal(t, metering.KeyID(second.NewID), *old.SuccessorID)
+	require.Equal(t, second.NewID, *old.SuccessorID)
 	watched, err := r.store.Rotations.Watch(t.Context(), r.tenant, first.ID)
 	require.NoError(t, err)
 	require.Equal(t, metering.RotationSuperseded, watched.Outcome)
@@ -218,9 +214,9 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, unwatched, "their runs know when they end")
 
-	require.NoError(t, store.APIKeys.Revoke(t.Context(), r.tenant, metering.Operator, metering.KeyID(begun[metering.APIKeyCredential].OldID)))
-	require.NoError(t, store.HMACSecrets.Revoke(t.Context(), r.tenant, metering.Operator, metering.HMACSecretID(begun[metering.HMACSecretCredential].OldID)))
-	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID)))
+	require.NoError(t, store.Credentials.Revoke(t.Context(), r.tenant, metering.Operator, begun[metering.APIKeyCredential].OldID))
+	require.NoError(t, store.Credentials.Revoke(t.Context(), r.tenant, metering.Operator, begun[metering.HMACSecretCredential].OldID))
+	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID.Number)))
 	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Second))
 	require.NoError(t, err)
 	require.Len(t, unwatched, len(kinds), "their runs have to be told")
@@ -269,11 +265,7 @@ func TestAWarningIsGivenOnceWhereTheOldCredentialIsStillUsed(t *testing.T) {
 		begun, err := r.rotate(kind, 4*time.Hour)
 		require.NoError(t, err)
 		use := func(at time.Time) {
-			if kind == metering.APIKeyCredential {
-				require.NoError(t, r.store.APIKeys.Used(t.Context(), []access.KeyUse{{Tenant: r.tenant, Key: metering.KeyID(begun.OldID)}}, at))
-				return
-			}
-			require.NoError(t, r.store.HMACSecrets.Used(t.Context(), []access.SecretUse{{Tenant: r.tenant, Secret: metering.HMACSecretID(begun.OldID)}}, at))
+			require.NoError(t, r.store.Credentials.Used(t.Context(), []access.CredentialUse{{Tenant: r.tenant, ID: begun.OldID}}, at))
 		}
 		warn := func(at time.Time) *time.Time {
 			warned, err := r.store.Rotations.Warn(t.Context(), r.tenant, begun.ID, at)
@@ -333,7 +325,7 @@ func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
 	hashes := [][]byte{r.hash(), r.hash(), r.hash(), r.hash()}
 	for _, hash := range hashes {
 		all.Go(func() {
-			_, _, err := r.store.Rotations.APIKey(t.Context(), by, metering.KeyID(r.ids[metering.APIKeyCredential]), metering.APIKey{LastFour: "efgh"}, hash)
+			_, _, err := r.store.Rotations.Credential(t.Context(), by, r.ids[metering.APIKeyCredential], metering.Credential{LastFour: "efgh", Hash: hash})
 			switch metering.CodeOf(err) {
 			case metering.CodeConflict:
 				refused.Add(1)

@@ -32,14 +32,14 @@ func (h *hooked) reportExpiring() {
 }
 
 // key creates an API key with the creation time h.now.
-func (h *hooked) key(expiresAt *time.Time) metering.APIKey {
+func (h *hooked) key(expiresAt *time.Time) metering.Credential {
 	h.Helper()
 	h.keys++
-	created, err := h.store.APIKeys.Create(h.Context(), h.tenant, metering.Operator, metering.APIKey{
-		Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: expiresAt,
-	}, fmt.Appendf(nil, "hash %d of %s", h.keys, h.tenant), h.now)
+	created, err := h.store.Credentials.Create(h.Context(), h.tenant, metering.Operator, metering.APIKeyCredential, metering.Credential{
+		Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: expiresAt, Hash: fmt.Appendf(nil, "hash %d of %s", h.keys, h.tenant),
+	}, h.now)
 	require.NoError(h, err)
-	h.exec(`update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, created.ID, h.now)
+	h.exec(`update credentials set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, created.ID.Number, h.now)
 	return created
 }
 
@@ -59,11 +59,11 @@ func TestAnExpiringCredentialIsReportedOnce(t *testing.T) {
 	h.key(nil)
 	late := h.key(new(expiresAt.Add(time.Second)))
 	key := h.key(&expiresAt)
-	secret, err := h.store.HMACSecrets.Create(t.Context(), h.tenant, metering.Operator, metering.HMACSecret{
+	secret, err := h.store.Credentials.Create(t.Context(), h.tenant, metering.Operator, metering.HMACSecretCredential, metering.Credential{
 		Name: "orders", Scope: metering.ScopeIngestOnly, Sealed: []byte("sealed"), LastFour: "abcd", ExpiresAt: &expiresAt,
 	}, h.now)
 	require.NoError(t, err)
-	h.exec(`update hmac_secrets set created_at = $2 where tenant_id = $1`, h.tenant, h.now)
+	h.exec(`update credentials set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, secret.ID.Number, h.now)
 
 	h.now = expiresAt.Add(-metering.ExpiryNotice - time.Second)
 	h.reportExpiring()
@@ -95,13 +95,13 @@ func TestWhichCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	h := newHooked(t, metering.MessageCredentialExpiring)
 	expiresAt := november.AddDate(0, 1, 0)
 	revoked, rotated := h.key(&expiresAt), h.key(&expiresAt)
-	require.NoError(t, h.store.APIKeys.Revoke(t.Context(), h.tenant, metering.Operator, revoked.ID))
+	require.NoError(t, h.store.Credentials.Revoke(t.Context(), h.tenant, metering.Operator, revoked.ID))
 	h.now = expiresAt.Add(-metering.ExpiryNotice + time.Second)
 	h.key(&expiresAt) // created less than 7 days before its expiry
 	by := access.Rotating{Tenant: h.tenant, Actor: metering.Operator, Now: h.now, Overlap: time.Hour}
-	successor, begun, err := h.store.Rotations.APIKey(t.Context(), by, rotated.ID, metering.APIKey{LastFour: "efgh"}, []byte("successor of "+h.tenant.String()))
+	successor, begun, err := h.store.Rotations.Credential(t.Context(), by, rotated.ID, metering.Credential{LastFour: "efgh", Hash: []byte("successor of " + h.tenant.String())})
 	require.NoError(t, err)
-	h.exec(`update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, successor.ID, h.now)
+	h.exec(`update credentials set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, successor.ID.Number, h.now)
 	h.reportExpiring()
 	require.Empty(t, h.deliveries())
 

@@ -26,7 +26,7 @@ type household struct {
 	customer    metering.Customer
 	meter       metering.Meter
 	backfilling metering.MeterVersionID
-	key         metering.APIKey
+	key         metering.Credential
 }
 
 func settle(t *testing.T, store *db.DB, value string) (h household) {
@@ -44,7 +44,8 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, billing.Price{MeterID: h.meter.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal(value), Currency: "USD"}})
 	require.NoError(t, err)
 	hash := sha256.Sum256([]byte(t.Name() + value))
-	h.key, err = store.APIKeys.Create(t.Context(), h.tenant, metering.Operator, metering.APIKey{Name: "key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash[:], clock.Now())
+	h.key, err = store.Credentials.Create(t.Context(), h.tenant, metering.Operator, metering.APIKeyCredential,
+		metering.Credential{Name: "key", Scope: metering.ScopeAdmin, LastFour: "abcd", Hash: hash[:]}, clock.Now())
 	require.NoError(t, err)
 	return h
 }
@@ -202,13 +203,13 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Keys", func(t *testing.T) {
-		list, err := dbtest.Items(store.APIKeys.List(ctx, ours.tenant, 0, 10))
+		list, err := dbtest.Items(store.Credentials.List(ctx, ours.tenant, metering.APIKeyCredential, 0, 10))
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.key.ID, list[0].ID)
-		err = store.APIKeys.Revoke(ctx, ours.tenant, metering.Operator, theirs.key.ID)
+		err = store.Credentials.Revoke(ctx, ours.tenant, metering.Operator, theirs.key.ID)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-		list, err = dbtest.Items(store.APIKeys.List(ctx, theirs.tenant, 0, 10))
+		list, err = dbtest.Items(store.Credentials.List(ctx, theirs.tenant, metering.APIKeyCredential, 0, 10))
 		require.NoError(t, err)
 		require.Nil(t, list[0].RevokedAt)
 	})

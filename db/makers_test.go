@@ -23,7 +23,8 @@ func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 	maker := metering.Actor(ada.ID.String())
 	create := func(tenant metering.TenantID, n int) error {
 		hash := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", t.Name(), tenant, n))
-		_, err := store.APIKeys.Create(t.Context(), tenant, maker, metering.APIKey{Name: "key", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, hash[:], clock.Now())
+		_, err := store.Credentials.Create(t.Context(), tenant, maker, metering.APIKeyCredential,
+			metering.Credential{Name: "key", Scope: metering.ScopeReadOnly, LastFour: "abcd", Hash: hash[:]}, clock.Now())
 		return err
 	}
 	require.NoError(t, create(theirs.ID, 0), "an actor of the same name in another tenant is another")
@@ -42,7 +43,7 @@ func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 	})
 	all.Wait()
 	for tenant, want := range map[metering.TenantID]int{ours.ID: 0, theirs.ID: 1} {
-		keys, err := dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 100))
+		keys, err := dbtest.Items(store.Credentials.List(t.Context(), tenant, metering.APIKeyCredential, 0, 100))
 		require.NoError(t, err)
 		live := 0
 		for _, k := range keys {

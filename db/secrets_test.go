@@ -43,8 +43,8 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		require.NoError(t, err)
 		sealed, err = ring.Seal(tenant, seal.SigningSecret, []byte(secret))
 		require.NoError(t, err)
-		_, err = store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
-			metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, clock.Now())
+		_, err = store.Credentials.Create(t.Context(), tenant, metering.Operator, metering.HMACSecretCredential,
+			metering.Credential{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, clock.Now())
 		require.NoError(t, err)
 	}
 	for i := range tenants {
@@ -67,7 +67,7 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		plain, err := fresh.Open(id, seal.ProviderSecret, provider.SealedSecret)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("secret ", i), string(plain))
-		secrets, err := dbtest.Items(store.HMACSecrets.List(t.Context(), id, 0, 1))
+		secrets, err := dbtest.Items(store.Credentials.List(t.Context(), id, metering.HMACSecretCredential, 0, 1))
 		require.NoError(t, err)
 		_, err = fresh.Open(id, seal.SigningSecret, secrets[0].Sealed)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	sealed := []string{string(seal.ProviderSecret), string(seal.ProviderWebhookSecret), string(seal.SigningSecret), string(seal.OIDCSecret),
 		string(seal.EndpointSecret), "webhook_endpoints.former_secret"}
-	hashes := []string{"api_keys.hash", "idempotency_keys.request_hash",
+	hashes := []string{"credentials.hash", "idempotency_keys.request_hash",
 		"people.password_hash", "invitations.token_hash", "oidc_sign_ins.state_hash",
 		"price_terms.hash", "meter_prices.terms", "billing_period_totals.terms", "billing_period_totals.digest", "billing_report_lines.terms",
 		"audit_log.mac", "audit_heads.mac", "audit_heads.seal", "events.erased", "erased_event_keys.digest",

@@ -16,27 +16,6 @@ const (
 // both count.
 const MaxAPIKeys = 1000
 
-// APIKey is the record of an API key. The key itself is shown once and not stored.
-type APIKey struct {
-	ID         KeyID
-	TenantID   TenantID
-	Name       string
-	Scope      Scope
-	LastFour   string
-	CreatedAt  time.Time
-	CreatedBy  Actor
-	HandedTo   *Actor // the member responsible for the key since its creator was removed
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-	LastUsedAt *time.Time
-
-	SuccessorID   *KeyID     // the key that replaces this key; this key expires when the overlap of both ends
-	OldLastUsedAt *time.Time // last use of the key that this key replaces, while both are valid
-}
-
-// Live reports whether the key is accepted at now.
-func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt, now) }
-
 // MaxHMACSecrets is the maximum number of valid secrets of a tenant: the old and the new secret of a
 // rotation.
 const MaxHMACSecrets = 2
@@ -52,33 +31,6 @@ const (
 // Values returns all sets of signature versions.
 func (Signatures) Values() []Signatures { return []Signatures{SignaturesV1AndV2, SignaturesV2} }
 
-// HMACSecret is a secret with which a tenant's services sign requests.
-type HMACSecret struct {
-	ID         HMACSecretID
-	TenantID   TenantID
-	Name       string
-	Scope      Scope
-	Signatures Signatures
-	Sealed     []byte
-	LastFour   string
-	CreatedAt  time.Time
-	CreatedBy  Actor
-	HandedTo   *Actor // the member responsible for the secret since its creator was removed
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-
-	LastUsedAt    *time.Time
-	SuccessorID   *HMACSecretID // the secret that replaces this secret; this secret expires when the overlap of both ends
-	OldLastUsedAt *time.Time    // last use of the secret that this secret replaces, while both are valid
-}
-
-// Live reports whether the secret is accepted at now.
-func (s HMACSecret) Live(now time.Time) bool { return live(s.RevokedAt, s.ExpiresAt, now) }
-
-func live(revokedAt, expiresAt *time.Time, now time.Time) bool {
-	return revokedAt == nil && (expiresAt == nil || now.Before(*expiresAt))
-}
-
 // CredentialKind is the kind of a credential.
 type CredentialKind string
 
@@ -92,6 +44,46 @@ const (
 // Values returns all kinds.
 func (CredentialKind) Values() []CredentialKind {
 	return []CredentialKind{APIKeyCredential, HMACSecretCredential, WebhookCredential}
+}
+
+var credentialWords = map[CredentialKind]struct{ prefix, noun, shortNoun string }{
+	APIKeyCredential:     {"key_", "API key", "key"},
+	HMACSecretCredential: {"sec_", "HMAC secret", "secret"},
+	WebhookCredential:    {"whk_", "webhook secret", "secret"},
+}
+
+// Noun returns the noun for the kind in texts, such as "API key".
+func (k CredentialKind) Noun() string { return credentialWords[k].noun }
+
+// ShortNoun returns the noun for the kind if the context is clear, such as "key".
+func (k CredentialKind) ShortNoun() string { return credentialWords[k].shortNoun }
+
+// Credential is the record of an API key or an HMAC secret. A key is shown once, and only its hash is
+// stored. With a secret, a tenant's services sign requests.
+type Credential struct {
+	ID         CredentialID
+	TenantID   TenantID
+	Name       string
+	Scope      Scope
+	LastFour   string
+	CreatedAt  time.Time
+	CreatedBy  Actor
+	HandedTo   *Actor // the member responsible for the credential since its creator was removed
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+
+	SuccessorID   *CredentialID // the credential that replaces this one; this one expires when the overlap of both ends
+	OldLastUsedAt *time.Time    // last use of the credential that this one replaces, while both are valid
+
+	Hash       []byte     // keyed hash of a new API key; not read back
+	Sealed     []byte     // of an HMAC secret
+	Signatures Signatures // of an HMAC secret
+}
+
+// Live reports whether the credential is accepted at now.
+func (c Credential) Live(now time.Time) bool {
+	return c.RevokedAt == nil && (c.ExpiresAt == nil || now.Before(*c.ExpiresAt))
 }
 
 // Bounds of the overlap, in which the old and the new credential are both valid, and the default for
@@ -125,9 +117,8 @@ func (RotationOutcome) Values() []RotationOutcome {
 type Rotation struct {
 	TenantID     TenantID
 	ID           RotationID
-	Kind         CredentialKind
-	OldID        int64 // for a webhook's secret, the id of the webhook
-	NewID        int64
+	OldID        CredentialID // of the same kind as NewID
+	NewID        CredentialID
 	CreatedAt    time.Time
 	Until        time.Time
 	OldExpiresAt *time.Time // the expiry of the old credential without a rotation; nil: none
@@ -140,25 +131,18 @@ type Rotation struct {
 // Old returns the name of the old credential in messages. The name contains its id in the API, or the id of
 // the webhook.
 func (r Rotation) Old() string {
-	if r.Kind == WebhookCredential {
-		return "the previous secret of " + EndpointID(r.OldID).String()
+	if r.OldID.Kind == WebhookCredential {
+		return "the previous secret of " + r.OldID.String()
 	}
-	return r.name(r.OldID)
+	return r.OldID.String()
 }
 
 // New returns the name of the new credential in messages, like Old.
 func (r Rotation) New() string {
-	if r.Kind == WebhookCredential {
-		return "the secret of " + EndpointID(r.NewID).String()
+	if r.NewID.Kind == WebhookCredential {
+		return "the secret of " + r.NewID.String()
 	}
-	return r.name(r.NewID)
-}
-
-func (r Rotation) name(id int64) string {
-	if r.Kind == APIKeyCredential {
-		return KeyID(id).String()
-	}
-	return HMACSecretID(id).String()
+	return r.NewID.String()
 }
 
 // WarnAt returns the time to warn that the old credential is still used: when a quarter of the overlap is

@@ -11,9 +11,9 @@ import (
 
 func TestAKeyIsLiveUntilTheInstantItExpiresOrIsRevoked(t *testing.T) {
 	expires := now.Add(time.Hour)
-	key := metering.APIKey{ExpiresAt: &expires}
+	key := metering.Credential{ExpiresAt: &expires}
 	require.True(t, key.Live(expires.Add(-time.Nanosecond)))
 	require.False(t, key.Live(expires))
-	require.True(t, metering.APIKey{}.Live(now))
-	require.False(t, metering.APIKey{RevokedAt: &expires}.Live(now))
+	require.True(t, metering.Credential{}.Live(now))
+	require.False(t, metering.Credential{RevokedAt: &expires}.Live(now))
 }

@@ -15,8 +15,6 @@ type (
 	PeriodID        int64
 	ConnectionID    int64
 	ProviderEventID int64
-	KeyID           int64
-	HMACSecretID    int64
 	AuditID         int64
 	MemberID        int64
 	PersonID        int64 // never shown, so that a tenant cannot see its members' other memberships
@@ -30,6 +28,12 @@ type (
 	QuotaID         int64
 )
 
+// CredentialID is the id of a credential. The secret of a webhook has the webhook's number.
+type CredentialID struct {
+	Kind   CredentialKind
+	Number int64
+}
+
 // WholeTenant replaces the customer's id if a total or a row covers the whole tenant.
 const WholeTenant CustomerID = 0
 
@@ -38,7 +42,6 @@ func (id CustomerID) String() string   { return "cus_" + strconv.FormatInt(int64
 func (id MeterID) String() string      { return "mtr_" + strconv.FormatInt(int64(id), 10) }
 func (id ConnectionID) String() string { return "con_" + strconv.FormatInt(int64(id), 10) }
 func (id PeriodID) String() string     { return "per_" + strconv.FormatInt(int64(id), 10) }
-func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64(id), 10) }
 func (id PlanID) String() string       { return "pln_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
 func (id InvitationID) String() string { return "inv_" + strconv.FormatInt(int64(id), 10) }
@@ -48,9 +51,11 @@ func (id QuotaID) String() string      { return "quo_" + strconv.FormatInt(int64
 
 func (id AlertID) String() string  { return "alt_" + strconv.FormatInt(int64(id), 10) }
 func (id FiringID) String() string { return "fir_" + strconv.FormatInt(int64(id), 10) }
+func (id AuditID) String() string  { return "aud_" + strconv.FormatInt(int64(id), 10) }
 
-func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
-func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
+func (id CredentialID) String() string {
+	return credentialWords[id.Kind].prefix + strconv.FormatInt(id.Number, 10)
+}
 
 // ParseTenantID parses the API form, "ten_42".
 func ParseTenantID(s string) (TenantID, bool) {
@@ -58,10 +63,14 @@ func ParseTenantID(s string) (TenantID, bool) {
 	return TenantID(n), ok
 }
 
-// ParseHMACSecretID parses the API form, "sec_42".
-func ParseHMACSecretID(s string) (HMACSecretID, bool) {
-	n, ok := parseID(s, "sec_")
-	return HMACSecretID(n), ok
+// ParseCredentialID parses the API form, "key_42", "sec_42" or "whk_42".
+func ParseCredentialID(s string) (CredentialID, bool) {
+	for kind, words := range credentialWords {
+		if n, ok := parseID(s, words.prefix); ok {
+			return CredentialID{kind, n}, true
+		}
+	}
+	return CredentialID{}, false
 }
 
 // ParseMemberID parses the API form, "member_42".

@@ -2,6 +2,7 @@ package metering_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,12 @@ func TestIdentifiers(t *testing.T) {
 		tenant, ok := metering.ParseTenantID(metering.TenantID(n).String())
 		require.True(t, ok)
 		require.EqualValues(t, n, tenant)
+		for _, kind := range metering.CredentialKind("").Values() {
+			id := metering.CredentialID{Kind: kind, Number: n}
+			credential, ok := metering.ParseCredentialID(id.String())
+			require.True(t, ok)
+			require.Equal(t, id, credential)
+		}
 	}))
 
 	t.Run("AnIdentifierHasOneFormAndOneKind", func(t *testing.T) {
@@ -31,6 +38,10 @@ func TestIdentifiers(t *testing.T) {
 		} {
 			_, ok := metering.ParseTenantID(text)
 			require.False(t, ok, "%q", text)
+			for _, prefix := range []string{"key_", "sec_"} {
+				_, ok = metering.ParseCredentialID(strings.Replace(text, "ten_", prefix, 1))
+				require.False(t, ok, "%q", text)
+			}
 		}
 	})
 }

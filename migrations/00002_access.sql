@@ -1,10 +1,13 @@
 -- +goose Up
-create table api_keys (
+create table credentials (
   tenant_id    bigint not null references tenants,
+  kind         text not null check (kind in ('api_key', 'hmac_secret')),
   id           bigint generated always as identity,
   name         text not null,
   scope        text not null check (scope in ('admin', 'read_write', 'read_only', 'ingest_only')),
-  hash         bytea not null unique, -- HMAC-SHA256 of the whole key under the service's secret
+  hash         bytea unique, -- HMAC-SHA256 of the whole API key under the service's secret
+  secret       bytea, -- the HMAC secret, sealed
+  signatures   text check (signatures in ('v1_and_v2', 'v2')),
   last_four    text not null,
   created_at   timestamptz not null default now(),
   created_by   text not null,
@@ -13,30 +16,13 @@ create table api_keys (
   revoked_at   timestamptz,
   last_used_at timestamptz,
   expiry_reported_at timestamptz, -- time of the message credential.expiring
-  primary key (tenant_id, id)
+  primary key (tenant_id, kind, id), -- with the kind, so that reading a tenant's secrets skips its keys
+  check ((hash is not null) = (kind = 'api_key')),
+  check ((secret is not null) = (kind = 'hmac_secret')),
+  check ((signatures is not null) = (kind = 'hmac_secret'))
 );
-comment on table api_keys is 'The API keys. Each is stored as a hash.';
-create index api_keys_expiring on api_keys (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
-
-create table hmac_secrets (
-  tenant_id      bigint not null references tenants,
-  id             bigint generated always as identity,
-  name           text not null,
-  scope          text not null check (scope in ('admin', 'read_write', 'read_only', 'ingest_only')),
-  signatures     text not null default 'v1_and_v2' check (signatures in ('v1_and_v2', 'v2')),
-  secret         bytea not null, -- sealed
-  last_four      text not null,
-  created_at     timestamptz not null default now(),
-  created_by     text not null,
-  handed_to      text, -- actor that is responsible for it since the removal of the previous one
-  expires_at     timestamptz,
-  revoked_at     timestamptz,
-  last_used_at   timestamptz,
-  expiry_reported_at timestamptz, -- time of the message credential.expiring
-  primary key (tenant_id, id)
-);
-comment on table hmac_secrets is 'The secrets with which requests are signed, sealed.';
-create index hmac_secrets_expiring on hmac_secrets (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
+comment on table credentials is 'The API keys, each stored as a hash, and the secrets with which requests are signed, sealed.';
+create index credentials_expiring on credentials (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
 
 -- A rotation replaces an API key, an HMAC secret, or the signing secret of a
 -- webhook. A column of the old credential (expires_at, or former_until of the
@@ -202,5 +188,4 @@ drop table members;
 drop table people;
 drop table request_ids;
 drop table credential_rotations;
-drop table hmac_secrets;
-drop table api_keys;
+drop table credentials;

@@ -49,8 +49,8 @@ func sealEverything(t *testing.T, store *db.DB, ring seal.Keyring) metering.Tena
 		})
 		require.NoError(t, err)
 	}
-	_, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
-		metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret), LastFour: "abcd"}, time.Now())
+	_, err := store.Credentials.Create(t.Context(), tenant, metering.Operator, metering.HMACSecretCredential,
+		metering.Credential{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret), LastFour: "abcd"}, time.Now())
 	require.NoError(t, err)
 	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
 		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: sealFor(seal.OIDCSecret)})
@@ -83,7 +83,7 @@ func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 	holder := connect(t, url)
 	_, err := holder.Exec(t.Context(), `begin`)
 	require.NoError(t, err)
-	_, err = holder.Exec(t.Context(), `select from hmac_secrets where tenant_id = $1 for update`, tenants[1])
+	_, err = holder.Exec(t.Context(), `select from credentials where tenant_id = $1 for update`, tenants[1])
 	require.NoError(t, err)
 
 	worker := system.Worker(t)
@@ -103,7 +103,7 @@ func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 		err := watcher.QueryRow(t.Context(), `
 			select exists (
 			  select from pg_stat_activity
-			  where datname = current_database() and wait_event_type = 'Lock' and query like 'update hmac_secrets%')`).Scan(&held)
+			  where datname = current_database() and wait_event_type = 'Lock' and query like 'update credentials%')`).Scan(&held)
 		if err == nil && !held {
 			err = fmt.Errorf("nothing waits for the lock")
 		}
@@ -128,7 +128,7 @@ func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring seal.Ke
 	rows, err := conn.Query(t.Context(), `
 		select 'billing_connections.secret', secret from billing_connections where tenant_id = $1
 		union all select 'billing_connections.webhook_secret', webhook_secret from billing_connections where tenant_id = $1
-		union all select 'hmac_secrets.secret', secret from hmac_secrets where tenant_id = $1
+		union all select 'credentials.secret', secret from credentials where tenant_id = $1
 		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1
 		union all select 'webhook_endpoints.secret', unnest(array[secret, former_secret]) from webhook_endpoints where tenant_id = $1`, tenant)
 	require.NoError(t, err)

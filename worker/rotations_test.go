@@ -37,18 +37,18 @@ func (s *system) rotatedAt(now time.Time, kind metering.CredentialKind, overlap 
 	switch kind {
 	case metering.APIKeyCredential:
 		hash := func(part string) []byte { return fmt.Appendf(nil, "canary-%s-%d", part, now.UnixNano()) }
-		old, err := s.store.APIKeys.Create(s.Context(), tenant, metering.Operator,
-			metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash("old"), now)
+		old, err := s.store.Credentials.Create(s.Context(), tenant, metering.Operator, metering.APIKeyCredential,
+			metering.Credential{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd", Hash: hash("old")}, now)
 		require.NoError(s, err)
-		_, r, err = s.store.Rotations.APIKey(s.Context(), by, old.ID, metering.APIKey{LastFour: "efgh"}, hash("new"))
+		_, r, err = s.store.Rotations.Credential(s.Context(), by, old.ID, metering.Credential{LastFour: "efgh", Hash: hash("new")})
 		require.NoError(s, err)
 	case metering.HMACSecretCredential:
-		_, err := s.connect().Exec(s.Context(), `update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
+		_, err := s.connect().Exec(s.Context(), `update credentials set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and kind = 'hmac_secret'`, tenant)
 		require.NoError(s, err) // or the tenant would have too many secrets
-		old, err := s.store.HMACSecrets.Create(s.Context(), tenant, metering.Operator,
-			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
+		old, err := s.store.Credentials.Create(s.Context(), tenant, metering.Operator, metering.HMACSecretCredential,
+			metering.Credential{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
 		require.NoError(s, err)
-		_, r, err = s.store.Rotations.HMACSecret(s.Context(), by, old.ID, metering.HMACSecret{Sealed: sealFor(seal.SigningSecret, "hms_canary_new"), LastFour: "nary"})
+		_, r, err = s.store.Rotations.Credential(s.Context(), by, old.ID, metering.Credential{Sealed: sealFor(seal.SigningSecret, "hms_canary_new"), LastFour: "nary"})
 		require.NoError(s, err)
 	default:
 		hook := s.listen(metering.MessageSyncSucceeded).hook
@@ -146,7 +146,7 @@ func TestAWorkerRecordsTheEndOfARotationThatNobodyStarted(t *testing.T) {
 	for _, r := range rotations {
 		s.awaitRotation(r, metering.RotationExpired)
 	}
-	key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(rotations[0].OldID))
+	key, err := s.store.Credentials.Get(t.Context(), s.tenant, rotations[0].OldID)
 	require.NoError(t, err)
 	require.NotNil(t, key.RevokedAt)
 }
@@ -159,7 +159,7 @@ func TestARunSeesThatTheOldCredentialWasRevoked(t *testing.T) {
 	run := workflows.RotateCredentialID(s.tenant, r.ID)
 	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	s.awaitDetails(run, "are both valid until")
-	require.NoError(t, s.store.APIKeys.Revoke(t.Context(), s.tenant, metering.Operator, metering.KeyID(r.OldID)))
+	require.NoError(t, s.store.Credentials.Revoke(t.Context(), s.tenant, metering.Operator, r.OldID))
 	require.NoError(t, s.awaitClosed(run))
 	s.awaitDetails(run, r.Old()+" is revoked")
 }
@@ -170,7 +170,7 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	const overlap = 4 * time.Hour
 	r := s.rotatedAt(time.Now().Add(-overlap*3/4), metering.HMACSecretCredential, overlap) // the warning is due
 	late := r.CreatedAt.Add(overlap * 5 / 8)
-	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []access.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
+	require.NoError(t, s.store.Credentials.Used(t.Context(), []access.CredentialUse{{Tenant: s.tenant, ID: r.OldID}}, late))
 	s.work() // not earlier, because the worker starts the due run, which checks the use only once
 	run := workflows.RotateCredentialID(s.tenant, r.ID)
 	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
@@ -202,12 +202,12 @@ func TestDrillARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 	conn := s.connect()
 	for _, statement := range []string{ // the hour passes
 		`update credential_rotations set created_at = created_at - interval '1 hour', overlap_until = overlap_until - interval '1 hour' where tenant_id = $1`,
-		`update api_keys set expires_at = expires_at - interval '1 hour' where tenant_id = $1`,
+		`update credentials set expires_at = expires_at - interval '1 hour' where tenant_id = $1`,
 	} {
 		_, err := conn.Exec(t.Context(), statement, s.tenant)
 		require.NoError(t, err)
 	}
-	key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(r.OldID))
+	key, err := s.store.Credentials.Get(t.Context(), s.tenant, r.OldID)
 	require.NoError(t, err)
 	require.False(t, key.Live(time.Now()))
 	require.Empty(t, s.rotationOutcome(r))

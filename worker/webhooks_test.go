@@ -133,12 +133,12 @@ func TestWorkersReportDelaysAndExpiries(t *testing.T) {
 	delays, expiries := s.listen(metering.MessageSyncDelayed), s.listen(metering.MessageCredentialExpiring)
 	sync := s.request()
 	require.NoError(t, s.store.Syncs.Pause(t.Context(), s.tenant, s.steering(sync), time.Now()))
-	key, err := s.store.APIKeys.Create(t.Context(), s.tenant, metering.Operator,
-		metering.APIKey{Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: new(time.Now().AddDate(0, 0, 5))}, []byte("hash of "+s.tenant.String()), time.Now())
+	key, err := s.store.Credentials.Create(t.Context(), s.tenant, metering.Operator, metering.APIKeyCredential,
+		metering.Credential{Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: new(time.Now().AddDate(0, 0, 5)), Hash: []byte("hash of " + s.tenant.String())}, time.Now())
 	require.NoError(t, err)
 	for _, statement := range []string{
 		`update billing_syncs set requested_at = requested_at - interval '1 hour' where tenant_id = $1`,
-		`update api_keys set created_at = created_at - interval '30 days' where tenant_id = $1`,
+		`update credentials set created_at = created_at - interval '30 days' where tenant_id = $1`,
 	} {
 		_, err := s.connect().Exec(t.Context(), statement, s.tenant)
 		require.NoError(t, err)

@@ -65,9 +65,9 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err != nil {
 		return fmt.Errorf("create tenant: %w", err)
 	}
-	key, hash, lastFour := keys.Make(metering.ScopeAdmin)
-	record := metering.APIKey{Name: "First admin key", Scope: metering.ScopeAdmin, LastFour: lastFour}
-	if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash, time.Now()); err != nil {
+	key, record := keys.Make(metering.ScopeAdmin)
+	record.Name = "First admin key"
+	if _, err := store.Credentials.Create(ctx, tenant.ID, metering.Operator, metering.APIKeyCredential, record, time.Now()); err != nil {
 		return fmt.Errorf("create admin key: %w", err)
 	}
 	if password != "" {

@@ -26,12 +26,12 @@ type Rotating struct {
 	Overlap time.Duration
 }
 
-const rotationColumns = `r.tenant_id, r.id, r.kind, r.old_id, r.new_id, r.created_at, r.overlap_until, r.old_expires_at,
-	coalesce(k.last_used_at, h.last_used_at), r.warned_at, r.ended_at, coalesce(r.outcome, '')`
+const rotationColumns = `r.tenant_id, r.id, r.kind, r.old_id, r.kind, r.new_id, r.created_at, r.overlap_until, r.old_expires_at,
+	c.last_used_at, r.warned_at, r.ended_at, coalesce(r.outcome, '')`
 
 func rotationFields(r *metering.Rotation) []any {
 	return []any{
-		&r.TenantID, &r.ID, &r.Kind, &r.OldID, &r.NewID, &r.CreatedAt, &r.Until, &r.OldExpiresAt,
+		&r.TenantID, &r.ID, &r.OldID.Kind, &r.OldID.Number, &r.NewID.Kind, &r.NewID.Number, &r.CreatedAt, &r.Until, &r.OldExpiresAt,
 		&r.LastUsedAt, &r.WarnedAt, &r.EndedAt, &r.Outcome,
 	}
 }
@@ -40,8 +40,7 @@ func readRotation(ctx context.Context, q pg.Querier, tenant metering.TenantID, i
 	err = q.QueryRow(ctx, `
 		select `+rotationColumns+`
 		from credential_rotations r
-		left join api_keys k on r.kind = 'api_key' and k.tenant_id = r.tenant_id and k.id = r.old_id
-		left join hmac_secrets h on r.kind = 'hmac_secret' and h.tenant_id = r.tenant_id and h.id = r.old_id
+		left join credentials c on c.tenant_id = r.tenant_id and c.kind = r.kind and c.id = r.old_id
 		where r.tenant_id = $1
 		  and r.id = $2 `+lock, tenant, id).Scan(rotationFields(&r)...)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -50,50 +49,19 @@ func readRotation(ctx context.Context, q pg.Querier, tenant metering.TenantID, i
 	return r, err
 }
 
-// inRotation returns two columns of a credential, as SQL: the ID of its successor, and the last use of its
-// predecessor. a is the alias of the credential's table.
-func inRotation(kind metering.CredentialKind, table, a string) string {
-	return fmt.Sprintf(`,
-	(select r.new_id
-	  from credential_rotations r
-	  where r.tenant_id = %[3]s.tenant_id and r.kind = '%[1]s' and r.old_id = %[3]s.id
-	    and coalesce(r.outcome, '') not in ('kept', 'superseded')
-	  order by r.id desc
-	  limit 1),
-	(select o.last_used_at
-	  from credential_rotations r
-	  join %[2]s o on o.tenant_id = r.tenant_id and o.id = r.old_id
-	  where r.tenant_id = %[3]s.tenant_id and r.kind = '%[1]s' and r.new_id = %[3]s.id and r.ended_at is null)`, kind, table, a)
-}
-
-// APIKey rotates a key. The new key has the name, scope and expiry of the old one. It returns CodeConflict
-// if the old key is not live, or if the tenant has the maximum number of live keys.
-func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, fresh metering.APIKey, hash []byte) (made metering.APIKey, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, by, metering.APIKeyCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
-		err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
+// Credential rotates an API key or an HMAC secret. The new credential has the name, scope, signatures and
+// expiry of the old one. It returns CodeConflict if the old credential is not live, or if the tenant has the
+// maximum number of live credentials of the kind.
+func (s Rotations) Credential(ctx context.Context, by Rotating, old metering.CredentialID, fresh metering.Credential) (made metering.Credential, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, by, old, func(tx pgx.Tx, r metering.Rotation) (metering.CredentialID, error) {
+		err := tx.QueryRow(ctx, `select name, scope, coalesce(signatures, '') from credentials where tenant_id = $1 and kind = $2 and id = $3`,
+			by.Tenant, old.Kind, old.Number).Scan(&fresh.Name, &fresh.Scope, &fresh.Signatures)
 		if err != nil {
-			return 0, err
+			return metering.CredentialID{}, err
 		}
 		fresh.ExpiresAt = r.OldExpiresAt
-		made, err = addAPIKey(ctx, tx, by.Tenant, by.Actor, fresh, hash, by.Now)
-		return int64(made.ID), err
-	})
-	return made, begun, err
-}
-
-// HMACSecret rotates a secret. The new secret has the name, scope, signatures and expiry of the old one. It
-// returns CodeConflict if the old secret is not live, or if the tenant has the maximum number of live
-// secrets.
-func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMACSecretID, fresh metering.HMACSecret) (made metering.HMACSecret, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, by, metering.HMACSecretCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
-		err := tx.QueryRow(ctx, `select name, scope, signatures from hmac_secrets where tenant_id = $1 and id = $2`,
-			by.Tenant, old).Scan(&fresh.Name, &fresh.Scope, &fresh.Signatures)
-		if err != nil {
-			return 0, err
-		}
-		fresh.ExpiresAt = r.OldExpiresAt
-		made, err = addHMACSecret(ctx, tx, by.Tenant, by.Actor, fresh, by.Now)
-		return int64(made.ID), err
+		made, err = addCredential(ctx, tx, by.Tenant, by.Actor, old.Kind, fresh, by.Now)
+		return made.ID, err
 	})
 	return made, begun, err
 }
@@ -101,13 +69,14 @@ func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMA
 // WebhookSecret rotates the signing secret of an endpoint. Messages are signed with the new secret, which
 // the caller has sealed, and with the old one too during the overlap. An even older secret stops signing.
 func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.EndpointID, sealed []byte, lastFour string) (changed metering.Endpoint, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, by, metering.WebhookCredential, int64(id), func(tx pgx.Tx, _ metering.Rotation) (int64, error) {
+	secret := webhookSecret(id)
+	begun, err = s.begin(ctx, by, secret, func(tx pgx.Tx, _ metering.Rotation) (metering.CredentialID, error) {
 		_, err := tx.Exec(ctx, `
 			update webhook_endpoints
 			set former_secret = secret, secret = $3, secret_last_four = $4
 			where tenant_id = $1
 			  and id = $2`, by.Tenant, id, sealed, lastFour)
-		return int64(id), err
+		return secret, err
 	})
 	if err != nil {
 		return changed, begun, err
@@ -116,11 +85,15 @@ func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.E
 	return changed, begun, err
 }
 
+func webhookSecret(id metering.EndpointID) metering.CredentialID {
+	return metering.CredentialID{Kind: metering.WebhookCredential, Number: int64(id)}
+}
+
 // begin starts a rotation of a credential. succeed creates the new credential and returns its ID. If the
 // credential has a running rotation, the new rotation supersedes it.
-func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.CredentialKind, old int64, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
+func (s Rotations) begin(ctx context.Context, by Rotating, old metering.CredentialID, succeed func(pgx.Tx, metering.Rotation) (metering.CredentialID, error)) (r metering.Rotation, err error) {
 	now := metering.Instant(by.Now)
-	r = metering.Rotation{TenantID: by.Tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
+	r = metering.Rotation{TenantID: by.Tenant, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.LockAccess(ctx, tx, by.Tenant); err != nil {
 			return err
@@ -143,13 +116,13 @@ func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.Credent
 		if err := insertRotation(ctx, tx, by.Actor, &r); err != nil {
 			return err
 		}
-		if err := auditOld(ctx, tx, r, by.Actor, credentialSQLs[kind].rotated, audit.Fields{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
+		if err := auditOld(ctx, tx, r, by.Actor, credentialKinds[old.Kind].rotated, audit.Fields{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
 			return err
 		}
 		return endOld(ctx, tx, &r, metering.RotationExpired, by.Actor, now)
 	})
 	if err != nil {
-		return metering.Rotation{}, fmt.Errorf("rotate %s: %w", kind, err)
+		return metering.Rotation{}, fmt.Errorf("rotate %s: %w", old.Kind, err)
 	}
 	return r, nil
 }
@@ -161,7 +134,7 @@ func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 		return err
 	}
 	if revokedAt != nil || expiresAt != nil && !r.CreatedAt.Before(*expiresAt) {
-		return credentialSQLs[r.Kind].dead
+		return credentialKinds[r.OldID.Kind].dead
 	}
 	r.OldExpiresAt = expiresAt
 	return nil
@@ -177,7 +150,7 @@ func supersede(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 		  and kind = $2
 		  and old_id = $3
 		  and ended_at is null
-		returning old_expires_at`, r.TenantID, r.Kind, r.OldID, r.CreatedAt).Scan(&r.OldExpiresAt)
+		returning old_expires_at`, r.TenantID, r.OldID.Kind, r.OldID.Number, r.CreatedAt).Scan(&r.OldExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -189,7 +162,7 @@ func insertRotation(ctx context.Context, tx pgx.Tx, actor metering.Actor, r *met
 		insert into credential_rotations (tenant_id, kind, old_id, new_id, actor, created_at, overlap_until, old_expires_at, run_due_at)
 		values (@tenant, @kind, @old, @new, @actor, @now, @until, @expires, @due)
 		returning id`, pgx.NamedArgs{
-		"tenant": r.TenantID, "kind": r.Kind, "old": r.OldID, "new": r.NewID, "actor": actor, "now": r.CreatedAt,
+		"tenant": r.TenantID, "kind": r.OldID.Kind, "old": r.OldID.Number, "new": r.NewID.Number, "actor": actor, "now": r.CreatedAt,
 		"until": r.Until, "expires": r.OldExpiresAt, "due": r.CreatedAt.Add(deliveryLease),
 	}).Scan(&r.ID)
 }
@@ -202,7 +175,7 @@ func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome meteri
 	if err := recordEnd(ctx, tx, r, outcome, at); err != nil {
 		return err
 	}
-	return auditOld(ctx, tx, *r, actor, credentialSQLs[r.Kind].revoked, audit.Fields{"revoked": true})
+	return auditOld(ctx, tx, *r, actor, credentialKinds[r.OldID.Kind].revoked, audit.Fields{"revoked": true})
 }
 
 func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, at time.Time) error {
@@ -242,7 +215,7 @@ func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id meteri
 		if err := recordEnd(ctx, tx, r, metering.RotationKept, metering.Instant(now)); err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Operator, credentialSQLs[r.Kind].kept, audit.Fields{"replaced": false})
+		return auditOld(ctx, tx, *r, metering.Operator, credentialKinds[r.OldID.Kind].kept, audit.Fields{"replaced": false})
 	})
 }
 
@@ -257,7 +230,7 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 		if err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Scheduler, credentialSQLs[r.Kind].stillUsed, audit.Fields{"valid_until": r.Until.UTC()})
+		return auditOld(ctx, tx, *r, metering.Scheduler, credentialKinds[r.OldID.Kind].stillUsed, audit.Fields{"valid_until": r.Until.UTC()})
 	})
 }
 
@@ -335,13 +308,13 @@ func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRot
 }
 
 // revokedInRotation ends the rotation, if any, of a credential that the transaction has revoked.
-func revokedInRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, kind metering.CredentialKind, old int64) error {
+func revokedInRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, old metering.CredentialID) error {
 	_, err := tx.Exec(ctx, `
 		update credential_rotations
 		set ended_at = now(), outcome = 'revoked', run_due_at = now()
 		where tenant_id = $1
 		  and kind = $2
 		  and old_id = $3
-		  and ended_at is null`, tenant, kind, old)
+		  and ended_at is null`, tenant, old.Kind, old.Number)
 	return err
 }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -15,36 +16,26 @@ import (
 // responsible. These are the credentials that the actor created or took over, and recursively the credentials
 // that these credentials created.
 const credentialsMade = `
-	with recursive credentials as (
-	  select 'api_keys' as kind, id, 'key_' || id as name, coalesce(handed_to, created_by) as answers_to, revoked_at, expires_at
-	  from api_keys
-	  where tenant_id = $1
-	  union all
-	  select 'hmac_secrets', id, 'sec_' || id, coalesce(handed_to, created_by), revoked_at, expires_at
-	  from hmac_secrets
+	with recursive named as (
+	  select kind, id, case kind when 'api_key' then 'key_' else 'sec_' end || id as name, coalesce(handed_to, created_by) as answers_to, revoked_at, expires_at
+	  from credentials
 	  where tenant_id = $1),
 	made as (
-	  select c.* from credentials c where c.answers_to = $2
+	  select n.* from named n where n.answers_to = $2
 	  union
-	  select c.* from credentials c join made m on c.answers_to = m.name)`
+	  select n.* from named n join made m on n.answers_to = m.name)`
 
-// madeCredential is a live API key or HMAC secret.
-type madeCredential struct {
-	Kind string
-	ID   int64
-	Name string
-}
-
-func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor, now time.Time) ([]madeCredential, error) {
+// credentialsOf returns the live credentials for which the maker is responsible.
+func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor, now time.Time) ([]metering.CredentialID, error) {
 	rows, err := tx.Query(ctx, credentialsMade+`
-		select kind, id, name from made
+		select kind, id from made
 		where revoked_at is null
 		  and (expires_at is null or expires_at > $3)
 		order by kind, id`, tenant, maker, now)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[madeCredential])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[metering.CredentialID])
 }
 
 // settle revokes or hands over the live credentials of a member that is being removed, as chosen.
@@ -65,22 +56,17 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 		"the member created credentials that are still valid: %s. Pass keys=revoke to revoke them, or keys=hand_over to take responsibility for them", namesOf(live))
 }
 
-func namesOf(credentials []madeCredential) string {
+func namesOf(credentials []metering.CredentialID) string {
 	names := make([]string, len(credentials))
-	for i, c := range credentials {
-		names[i] = c.Name
+	for i, id := range credentials {
+		names[i] = id.String()
 	}
 	return strings.Join(names, ", ")
 }
 
-func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, credentials []madeCredential) (err error) {
-	for _, c := range credentials {
-		if c.Kind == "api_keys" {
-			err = revokeAPIKey(ctx, tx, tenant, actor, metering.KeyID(c.ID))
-		} else {
-			err = revokeHMACSecret(ctx, tx, tenant, actor, metering.HMACSecretID(c.ID))
-		}
-		if err != nil {
+func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, credentials []metering.CredentialID) error {
+	for _, id := range credentials {
+		if err := revokeCredential(ctx, tx, tenant, actor, id); err != nil {
 			return err
 		}
 	}
@@ -89,20 +75,18 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 
 // handOver makes the actor responsible for the maker's credentials. The stored creator of a credential
 // stays the maker.
-func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []madeCredential) error {
-	for _, c := range live {
-		if metering.Actor(c.Name) == actor {
-			return metering.Errorf(metering.CodeConflict, "this request uses %s, which is one of the credentials to hand over; use another credential, or pass keys=revoke", c.Name)
+func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []metering.CredentialID) error {
+	for _, id := range live {
+		if metering.Actor(id.String()) == actor {
+			return metering.Errorf(metering.CodeConflict, "this request uses %s, which is one of the credentials to hand over; use another credential, or pass keys=revoke", id)
 		}
 	}
-	for _, table := range []string{"api_keys", "hmac_secrets"} {
-		_, err := tx.Exec(ctx, `update `+table+` set handed_to = $3 where tenant_id = $1 and coalesce(handed_to, created_by) = $2`, tenant, maker, actor)
-		if err != nil {
-			return err
-		}
+	_, err := tx.Exec(ctx, `update credentials set handed_to = $3 where tenant_id = $1 and coalesce(handed_to, created_by) = $2`, tenant, maker, actor)
+	if err != nil {
+		return err
 	}
-	for _, c := range live {
-		if err := audit.RecordChange(ctx, tx, tenant, actor, "credential.hand_over", c.Name, audit.Fields{"handed_to": maker}, audit.Fields{"handed_to": actor}); err != nil {
+	for _, id := range live {
+		if err := audit.RecordChange(ctx, tx, tenant, actor, "credential.hand_over", id.String(), audit.Fields{"handed_to": maker}, audit.Fields{"handed_to": actor}); err != nil {
 			return err
 		}
 	}
@@ -113,23 +97,21 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, m
 // transaction. The lock prevents the removal or revocation of the creator. Otherwise, the new credential
 // would outlive its creator. It returns CodeUnauthorized if the creator is already removed or revoked.
 func holdMaker(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor) error {
-	for prefix, of := range map[string][2]string{
-		"member_": {"members", "removed_at"}, "key_": {"api_keys", "revoked_at"}, "sec_": {"hmac_secrets", "revoked_at"},
-	} {
-		if !strings.HasPrefix(string(maker), prefix) {
-			continue
-		}
-		rows, err := tx.Query(ctx, `select `+of[1]+` is null from `+of[0]+` where tenant_id = $1 and $2 || id = $3 for share`, tenant, prefix, maker)
-		if err != nil {
-			return err
-		}
-		stay, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-		if err != nil {
-			return err
-		}
-		if len(stay) == 1 && !stay[0] {
-			return metering.Errorf(metering.CodeUnauthorized, "the caller was removed in the meantime")
-		}
+	var row pgx.Row
+	if id, is := metering.ParseMemberID(string(maker)); is {
+		row = tx.QueryRow(ctx, `select removed_at is null from members where tenant_id = $1 and id = $2 for share`, tenant, id)
+	} else if id, is := metering.ParseCredentialID(string(maker)); is {
+		row = tx.QueryRow(ctx, `select revoked_at is null from credentials where tenant_id = $1 and kind = $2 and id = $3 for share`, tenant, id.Kind, id.Number)
+	} else {
+		return nil
 	}
-	return nil
+	var stays bool
+	err := row.Scan(&stays)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err == nil && !stays {
+		err = metering.Errorf(metering.CodeUnauthorized, "the caller was removed in the meantime")
+	}
+	return err
 }

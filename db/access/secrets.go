@@ -22,7 +22,7 @@ var sealedColumns = []struct {
 }{
 	{"billing_connections", "secret", seal.ProviderSecret},
 	{"billing_connections", "webhook_secret", seal.ProviderWebhookSecret},
-	{"hmac_secrets", "secret", seal.SigningSecret},
+	{"credentials", "secret", seal.SigningSecret},
 	{"oidc_issuers", "client_secret", seal.OIDCSecret},
 	{"webhook_endpoints", "secret", seal.EndpointSecret},
 	{"webhook_endpoints", "former_secret", seal.EndpointSecret},

@@ -6,8 +6,7 @@ import "github.com/odometer-metering/odometer/db/pg"
 
 // Stores are the stores of the package.
 type Stores struct {
-	APIKeys     APIKeys
-	HMACSecrets HMACSecrets
+	Credentials Credentials
 	RequestIDs  RequestIDs
 	People      People
 	Members     Members
@@ -19,14 +18,12 @@ type Stores struct {
 	Secrets     Secrets
 	Webhooks    Webhooks
 	Deliveries  Deliveries
-	Credentials Credentials
 }
 
 // New returns stores that use the pool.
 func New(pool *pg.Pool) Stores {
 	return Stores{
-		APIKeys:     APIKeys{pool},
-		HMACSecrets: HMACSecrets{pool},
+		Credentials: Credentials{pool},
 		RequestIDs:  RequestIDs{pool},
 		People:      People{pool},
 		Members:     Members{pool},
@@ -38,14 +35,12 @@ func New(pool *pg.Pool) Stores {
 		Secrets:     Secrets{pool},
 		Webhooks:    Webhooks{pool},
 		Deliveries:  Deliveries{pool},
-		Credentials: Credentials{pool},
 	}
 }
 
 // Creators are the stores of the resources that a request with an idempotency key can create.
 type Creators struct {
-	APIKeys     APIKeys
-	HMACSecrets HMACSecrets
+	Credentials Credentials
 	Invitations Invitations
 	Webhooks    Webhooks
 	Rotations   Rotations
@@ -54,5 +49,5 @@ type Creators struct {
 // NewCreators returns stores that use a transaction or a pool. With a pool, each call of a method is its own
 // transaction.
 func NewCreators(within pg.Beginner) Creators {
-	return Creators{APIKeys{within}, HMACSecrets{within}, Invitations{within}, Webhooks{within}, Rotations{within}}
+	return Creators{Credentials{within}, Invitations{within}, Webhooks{within}, Rotations{within}}
 }

@@ -235,7 +235,7 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 		if _, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id); err != nil {
 			return err
 		}
-		if err := revokedInRotation(ctx, tx, tenant, metering.WebhookCredential, int64(id)); err != nil {
+		if err := revokedInRotation(ctx, tx, tenant, webhookSecret(id)); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.delete", id.String(), auditedEndpoint(former), nil)

@@ -22,7 +22,7 @@ type Purpose string
 const (
 	ProviderSecret        Purpose = "billing_connections.secret"
 	ProviderWebhookSecret Purpose = "billing_connections.webhook_secret"
-	SigningSecret         Purpose = "hmac_secrets.secret"
+	SigningSecret         Purpose = "credentials.secret"
 	OIDCSecret            Purpose = "oidc_issuers.client_secret"
 	EndpointSecret        Purpose = "webhook_endpoints.secret"
 )

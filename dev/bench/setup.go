@@ -231,9 +231,9 @@ func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err er
 		if err != nil {
 			return nil, err
 		}
-		key, hash, lastFour := maker.Make(metering.ScopeAdmin)
-		record := metering.APIKey{Name: "bench", Scope: metering.ScopeAdmin, LastFour: lastFour}
-		if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash, time.Now()); err != nil {
+		key, record := maker.Make(metering.ScopeAdmin)
+		record.Name = "bench"
+		if _, err := store.Credentials.Create(ctx, tenant.ID, metering.Operator, metering.APIKeyCredential, record, time.Now()); err != nil {
 			return nil, err
 		}
 		keys = append(keys, key)

@@ -39,39 +39,12 @@ func (s *server) registerAPIKeys() {
 		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing."), s.revokeAPIKey)
 }
 
-func (s *server) showAPIKey(k metering.Credential) APIKeyMetadata {
-	shown := APIKeyMetadata{
-		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
-		CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy, HandedTo: k.HandedTo, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
-		OldLastUsedAt: k.OldLastUsedAt,
+func (s *server) showAPIKey(c metering.Credential) APIKeyMetadata {
+	return APIKeyMetadata{
+		ID: c.ID.String(), Prefix: s.Keys.Prefix(c.Scope), Scope: c.Scope, Name: c.Name, LastFour: c.LastFour,
+		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, HandedTo: c.HandedTo, ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, LastUsedAt: c.LastUsedAt,
+		Successor: successorOf(c), OldLastUsedAt: c.OldLastUsedAt,
 	}
-	if k.SuccessorID != nil {
-		shown.Successor = new(k.SuccessorID.String())
-	}
-	return shown
-}
-
-// NewCredential is the fields of a new credential that a client can set.
-type NewCredential struct {
-	Name      string         `json:"name" minLength:"1" maxLength:"255"`
-	Scope     metering.Scope `json:"scope" doc:"Permissions of the key. A key cannot have more permissions than its creator"`
-	ExpiresAt *SentTime      `json:"expires_at,omitempty" doc:"Time from which the key is invalid. Without expires_at, the key never expires"`
-}
-
-func (c NewCredential) check(who Principal, now time.Time) error {
-	if !within(Principal{Scope: c.Scope}, who) {
-		return metering.Errorf(metering.CodeForbidden, "the scope must not have more permissions than the caller")
-	}
-	if !storable(c.Name) {
-		return metering.Invalid("body.name", "must be UTF-8 without NUL")
-	}
-	if c.ExpiresAt == nil {
-		return nil
-	}
-	if !c.ExpiresAt.After(now) {
-		return metering.Invalid("body.expires_at", "must be in the future")
-	}
-	return nil
 }
 
 type createAPIKeyInput struct {
@@ -109,44 +82,17 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 type listAPIKeysOutput struct{ Body List[APIKeyMetadata] }
 
 func (s *server) listAPIKeys(ctx context.Context, in *struct{ Paging }) (*listAPIKeysOutput, error) {
-	var before int64
-	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
-		return nil, err
-	}
-	keys, err := s.Store.Credentials.List(ctx, principalOf(ctx).Tenant.ID, metering.APIKeyCredential, before, in.PageSize)
-	if err != nil {
-		return nil, err
-	}
-	cursorOf := func(k metering.Credential) int64 { return k.ID.Number }
-	return &listAPIKeysOutput{listOf(ctx, s, keys, s.showAPIKey, cursorOf)}, nil
+	list, err := listCredentials(ctx, s, metering.APIKeyCredential, in.Paging, s.showAPIKey)
+	return &listAPIKeysOutput{list}, err
 }
 
 type revokeAPIKeyInput struct {
 	ID string `path:"id" example:"key_12"`
 }
 
-type revokeAPIKeyOutput struct {
-	Body struct {
-		ID      string `json:"id"`
-		Revoked bool   `json:"revoked"`
-	}
-}
+type revokeAPIKeyOutput revokedCredential
 
 func (s *server) revokeAPIKey(ctx context.Context, in *revokeAPIKeyInput) (*revokeAPIKeyOutput, error) {
-	who := principalOf(ctx)
-	id, ok := parseKeyID(in.ID)
-	if !ok {
-		return nil, metering.Errorf(metering.CodeNotFound, "there is no such API key")
-	}
-	if err := s.Store.Credentials.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
-		return nil, err
-	}
-	out := new(revokeAPIKeyOutput)
-	out.Body.ID, out.Body.Revoked = id.String(), true
-	return out, nil
-}
-
-func parseKeyID(text string) (metering.CredentialID, bool) {
-	id, ok := metering.ParseCredentialID(text)
-	return id, ok && id.Kind == metering.APIKeyCredential
+	out, err := s.revokeCredential(ctx, metering.APIKeyCredential, in.ID)
+	return (*revokeAPIKeyOutput)(out), err
 }

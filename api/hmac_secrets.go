@@ -35,16 +35,12 @@ type HMACSecret struct {
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced secret, while both secrets are valid"`
 }
 
-func showHMACSecret(h metering.Credential) HMACSecret {
-	shown := HMACSecret{
-		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, Signatures: h.Signatures, LastFour: h.LastFour,
-		CreatedAt: h.CreatedAt.UTC(), CreatedBy: h.CreatedBy, HandedTo: h.HandedTo, ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
-		LastUsedAt: h.LastUsedAt, OldLastUsedAt: h.OldLastUsedAt,
+func showHMACSecret(c metering.Credential) HMACSecret {
+	return HMACSecret{
+		ID: c.ID.String(), Name: c.Name, Scope: c.Scope, Signatures: c.Signatures, LastFour: c.LastFour,
+		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, HandedTo: c.HandedTo, ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, LastUsedAt: c.LastUsedAt,
+		Successor: successorOf(c), OldLastUsedAt: c.OldLastUsedAt,
 	}
-	if h.SuccessorID != nil {
-		shown.Successor = new(h.SuccessorID.String())
-	}
-	return shown
 }
 
 type createHMACSecretInput struct {
@@ -108,44 +104,17 @@ func (s *server) newSecret(tenant metering.TenantID) (secret string, record mete
 type listHMACSecretsOutput struct{ Body List[HMACSecret] }
 
 func (s *server) listHMACSecrets(ctx context.Context, in *struct{ Paging }) (*listHMACSecretsOutput, error) {
-	var before int64
-	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
-		return nil, err
-	}
-	secrets, err := s.Store.Credentials.List(ctx, principalOf(ctx).Tenant.ID, metering.HMACSecretCredential, before, in.PageSize)
-	if err != nil {
-		return nil, err
-	}
-	cursorOf := func(h metering.Credential) int64 { return h.ID.Number }
-	return &listHMACSecretsOutput{listOf(ctx, s, secrets, showHMACSecret, cursorOf)}, nil
+	list, err := listCredentials(ctx, s, metering.HMACSecretCredential, in.Paging, showHMACSecret)
+	return &listHMACSecretsOutput{list}, err
 }
 
 type revokeHMACSecretInput struct {
 	ID string `path:"id" example:"sec_3"`
 }
 
-type revokeHMACSecretOutput struct {
-	Body struct {
-		ID      string `json:"id"`
-		Revoked bool   `json:"revoked"`
-	}
-}
+type revokeHMACSecretOutput revokedCredential
 
 func (s *server) revokeHMACSecret(ctx context.Context, in *revokeHMACSecretInput) (*revokeHMACSecretOutput, error) {
-	who := principalOf(ctx)
-	id, ok := parseSecretID(in.ID)
-	if !ok {
-		return nil, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
-	}
-	if err := s.Store.Credentials.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
-		return nil, err
-	}
-	out := new(revokeHMACSecretOutput)
-	out.Body.ID, out.Body.Revoked = id.String(), true
-	return out, nil
-}
-
-func parseSecretID(text string) (metering.CredentialID, bool) {
-	id, ok := metering.ParseCredentialID(text)
-	return id, ok && id.Kind == metering.HMACSecretCredential
+	out, err := s.revokeCredential(ctx, metering.HMACSecretCredential, in.ID)
+	return (*revokeHMACSecretOutput)(out), err
 }

@@ -74,7 +74,7 @@ type rotateAPIKeyInput struct {
 // rotateAPIKey creates a key that replaces an old key, and returns it.
 func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*createAPIKeyOutput, error) {
 	who := principalOf(ctx)
-	old, err := s.rotatableKey(ctx, in.ID)
+	old, err := s.rotatableCredential(ctx, metering.APIKeyCredential, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -95,21 +95,6 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
-// rotatableKey returns the API key to rotate. It returns an error if the key has a permission that the caller
-// lacks.
-func (s *server) rotatableKey(ctx context.Context, text string) (metering.Credential, error) {
-	who := principalOf(ctx)
-	id, ok := parseKeyID(text)
-	if !ok {
-		return metering.Credential{}, metering.Errorf(metering.CodeNotFound, "there is no such API key")
-	}
-	key, err := s.Store.Credentials.Get(ctx, who.Tenant.ID, id)
-	if err == nil && !within(Principal{Scope: key.Scope}, who) {
-		err = metering.Errorf(metering.CodeForbidden, "a key can be rotated only by a caller with at least its permissions")
-	}
-	return key, err
-}
-
 type rotateHMACSecretInput struct {
 	ID string `path:"id" example:"sec_3"`
 	Repeatable
@@ -119,7 +104,7 @@ type rotateHMACSecretInput struct {
 // rotateHMACSecret creates a secret that replaces an old secret, and returns it.
 func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput) (*createHMACSecretOutput, error) {
 	who := principalOf(ctx)
-	old, err := s.rotatableSecret(ctx, in.ID)
+	old, err := s.rotatableCredential(ctx, metering.HMACSecretCredential, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -141,21 +126,6 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	}
 	s.watch(ctx, begun)
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
-}
-
-// rotatableSecret returns the HMAC secret to rotate. It returns an error if the secret has a permission that
-// the caller lacks.
-func (s *server) rotatableSecret(ctx context.Context, text string) (metering.Credential, error) {
-	who := principalOf(ctx)
-	id, ok := parseSecretID(text)
-	if !ok {
-		return metering.Credential{}, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
-	}
-	secret, err := s.Store.Credentials.Get(ctx, who.Tenant.ID, id)
-	if err == nil && !within(Principal{Scope: secret.Scope}, who) {
-		err = metering.Errorf(metering.CodeForbidden, "a secret can be rotated only by a caller with at least its permissions")
-	}
-	return secret, err
 }
 
 type rotateWebhookSecretInput struct {

@@ -17,19 +17,19 @@ import (
 )
 
 // howToConfirm ends the description of each write that can need a confirmation.
-const howToConfirm = "If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. " +
+const howToConfirm = "If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. " +
 	"To apply it, repeat the request with `confirm` set to `confirmation.token`."
 
 // Confirm is in the body of each write that can change the charges of begun billing periods.
 type Confirm struct {
-	Token string `json:"confirm,omitempty" maxLength:"64" doc:"Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently"`
+	Token string `json:"confirm,omitempty" maxLength:"64" doc:"Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently, and no later one in another currency"`
 }
 
-// Confirmation describes a write that changes how begun billing periods are charged.
+// Confirmation describes a write that changes how begun billing periods are charged, or the currency of later ones.
 type Confirmation struct {
 	Token     string           `json:"token" doc:"Value of 'confirm' for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes"`
-	Customers int              `json:"customers" doc:"Number of customers with a begun billing period that would be charged differently"`
-	Periods   []ChangedPeriods `json:"periods" doc:"The affected billing periods, one item for each calendar month in which such periods begin"`
+	Customers int              `json:"customers" doc:"Number of customers with a begun billing period that would be charged differently, or with a later one in another currency"`
+	Periods   []ChangedPeriods `json:"periods" doc:"The affected billing periods, one item for each calendar month in which such periods begin. Empty if only the currency of later periods would change"`
 	Changes   []PriceImpact    `json:"changes" doc:"Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently"`
 	Uncounted []string         `json:"uncounted" doc:"Ids of meters that are missing from 'changes' because their earlier events are not counted yet"`
 	AsOf      time.Time        `json:"as_of" doc:"Time at which 'changes' was computed. Later usage changes the amounts in 'changes', not the token"`
@@ -51,7 +51,7 @@ type confirmationError struct {
 func (e *confirmationError) Error() string { return e.problem.Error() }
 func (e *confirmationError) Unwrap() error { return e.problem }
 
-// catalogWrite is a write that can change the charges of begun billing periods.
+// catalogWrite is a write that can change the charges of begun billing periods or the currency of later ones.
 type catalogWrite struct {
 	change  any    // the operation and all its inputs, in a fixed order: the token covers their JSON
 	subject string // subject of the sentence in the problem's detail
@@ -63,9 +63,9 @@ type catalogWrite struct {
 // maxCatalogTries bounds the attempts of a write. An attempt fails if the catalog was changed in the meantime.
 const maxCatalogTries = 25
 
-// writeCatalog applies a write if it does not change the charges of begun billing periods, or if the caller has
-// confirmed it. Otherwise it returns a confirmationError. The transaction runs the write before it checks the
-// confirmation, so that an invalid write returns its own error instead of a confirmationError.
+// writeCatalog applies a write if it changes neither the charges of begun billing periods nor the currency of later
+// ones, or if the caller has confirmed it. Otherwise it returns a confirmationError. The transaction runs the write
+// before it checks the confirmation, so that an invalid write returns its own error instead of a confirmationError.
 func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 	tenant := principalOf(ctx).Tenant.ID
 	now := s.Now()
@@ -86,7 +86,7 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 				return nil
 			}
 			if who := principalOf(ctx); !PricingRead.allows(who) {
-				return metering.Errorf(metering.CodeForbidden, "%s changes how begun billing periods are charged. %s lacks permission %s, which this requires", w.subject, who, PricingRead)
+				return metering.Errorf(metering.CodeForbidden, "%s changes how customers are charged. %s lacks permission %s, which this requires", w.subject, who, PricingRead)
 			}
 			if !hmac.Equal([]byte(w.confirm), []byte(token)) {
 				return confirmationRequired(w.subject, token, impact)
@@ -132,19 +132,26 @@ func confirmationRequired(subject, token string, impact ledger.Impact) error {
 	for _, m := range impact.Months {
 		c.Periods = append(c.Periods, ChangedPeriods{m.Start.UTC(), m.End.UTC(), m.Customers})
 	}
-	message := fmt.Sprintf("%s changes how begun billing periods of %d customer(s) are charged: %s. Nothing was changed. To apply it, repeat the request with confirm set to confirmation.token",
-		subject, c.Customers, changesOf(c))
+	periods := "begun"
+	if len(c.Periods) == 0 {
+		periods = "later"
+	}
+	message := fmt.Sprintf("%s changes how %s billing periods of %d customer(s) are charged: %s. Nothing was changed. To apply it, repeat the request with confirm set to confirmation.token",
+		subject, periods, c.Customers, changesOf(c, impact.Currencies))
 	return &confirmationError{metering.Errorf(codeConfirmation, "%s", message), c}
 }
 
-// changesOf describes the changed amounts of a confirmation in words, for the problem's detail.
-func changesOf(c Confirmation) string {
+// changesOf describes the changed amounts and currencies of a confirmation in words, for the problem's detail.
+func changesOf(c Confirmation, currencies []ledger.CurrencyImpact) string {
 	var each []string
 	for _, i := range c.Changes {
 		each = append(each, fmt.Sprintf("%s %s now, %s after the change, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
 	}
 	if len(c.Uncounted) > 0 {
 		each = append(each, "the charges of "+strings.Join(c.Uncounted, ", ")+" are unknown until earlier events are counted; preview the usage with POST /v1/meters/{slug}/preview")
+	}
+	for _, i := range currencies {
+		each = append(each, fmt.Sprintf("%d customer(s) are billed in %s and would be charged in %s, which an invoice in %s cannot contain", i.Customers, i.From, i.To, i.From))
 	}
 	if len(each) == 0 {
 		each = []string{"no charge differs so far, only future usage is charged differently"}

@@ -143,6 +143,50 @@ func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
 	require.Empty(t, c.Changes)
 }
 
+// TestAnotherCurrencyOfLaterPeriodsIsConfirmed checks that no write silently charges later billing periods in a
+// currency other than that in which the customers are billed.
+func TestAnotherCurrencyOfLaterPeriodsIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.meter(t, "storage", "stored")
+	b.pricing(t, "PUT", setPrice, `{"overage_rate":1,"currency":"EUR"}`)
+	for _, customer := range []string{"acme", "contoso"} {
+		require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"`+customer+`"}`).status)
+	}
+	next := `,"effective_from":"` + billing.CalendarPeriod(b.now(), time.UTC).End.Format(time.RFC3339) + `"}`
+	refused := func(method, path, body string, customers int) {
+		t.Helper()
+		a := b.send(t, method, path, body)
+		c := a.confirmation(t)
+		require.Equal(t, customers, c.Customers)
+		require.Empty(t, c.Periods)
+		require.Empty(t, c.Changes)
+		require.Contains(t, a.body, fmt.Sprintf("%d customer(s) are billed in EUR and would be charged in USD", customers))
+	}
+	ok := func(method, path, body string) {
+		t.Helper()
+		a := b.send(t, method, path, body)
+		require.Less(t, a.status, 300, a.body)
+	}
+	const own, ofPlan = "/v1/customers/acme/pricing/calls", "/v1/plans/pro/pricing/calls"
+	ok("PUT", setPrice, `{"overage_rate":2}`)
+	ok("PUT", setPrice, `{"overage_rate":2,"currency":"EUR"}`)
+	refused("PUT", setPrice, `{"overage_rate":2,"currency":"USD"}`, 2)
+	refused("PUT", "/v1/meters/storage/pricing", `{"overage_rate":2`+next, 2)
+	ok("PUT", "/v1/meters/storage/pricing", `{"overage_rate":2,"currency":"EUR"`+next)
+	ok("PUT", own, `{"overage_rate":3`+next)
+	refused("PUT", own, `{"overage_rate":3,"currency":"USD"`+next, 1)
+
+	ok("POST", "/v1/plans", `{"slug":"pro"}`)
+	ok("PUT", ofPlan, `{"overage_rate":4,"currency":"USD"}`)
+	refused("PUT", "/v1/customers/contoso/plan", `{"plan":"pro"`+next, 1)
+	ok("PUT", "/v1/customers/acme/plan", `{"plan":"pro"`+next)
+	later := `{"effective_from":"` + b.now().AddDate(0, 0, 90).UTC().Format(time.RFC3339) + `"}`
+	refused("POST", own+"/end", later, 1)
+	require.Equal(t, 200, b.confirmed(t, "POST", own+"/end", later).status)
+}
+
 func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)

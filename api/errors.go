@@ -46,7 +46,7 @@ var kinds = map[metering.Code]kind{
 	codeNotAcceptable:           {406, "Not acceptable", "The only response format is application/json. Correct the Accept header.", 0},
 	codeTimeout:                 {408, "Request timeout", "The body arrived too slowly. Send the whole body within the time limit.", 0},
 	metering.CodeConflict:       {409, "Conflict", "The resource already exists, or its state does not permit the change. detail names the reason.", 0},
-	codeConfirmation:            {409, "Confirmation required", "The request changes the charges of billing periods that have begun. Nothing was changed. confirmation lists the customers, periods and amounts. To apply the change, repeat the request with confirm set to confirmation.token. If anything else changed first, the request returns 409 with a new confirmation.", 0},
+	codeConfirmation:            {409, "Confirmation required", "The request changes the charges of billing periods that have begun, or the currency of later ones. Nothing was changed. confirmation lists the customers, periods and amounts. To apply the change, repeat the request with confirm set to confirmation.token. If anything else changed first, the request returns 409 with a new confirmation.", 0},
 	metering.CodePaused:         {409, "Paused", "The customer's syncs are paused. Resume them with POST /v1/billing/syncs/{id}/resume.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "No billing provider is configured. Save one with PUT /v1/billing/provider.", 0},
 	metering.CodeTooLarge:       {413, "Request too large", "Nothing was stored. Send a smaller request.", 0},

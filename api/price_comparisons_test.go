@@ -56,6 +56,12 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Contains(t, refused.body, "bills in EUR for the meter calls, but the meter's price in Odometer is in USD")
 	require.Equal(t, 404, r.send(t, "GET", "/v1/customers/acme", "").status, "nobody is made")
 
+	scheduled := r.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.02,"currency":"EUR"}`).Versions
+	refused = r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "bills in USD for the meter calls, but the meter's price in Odometer is in EUR", "from the next month on")
+	require.Equal(t, 200, r.send(t, "DELETE", fmt.Sprintf("/v1/meters/calls/pricing/%d", scheduled[1].Version), "").status)
+
 	made := r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`)
 	require.Equal(t, 201, made.status, made.body)
 	var shown client.Customer
@@ -162,20 +168,25 @@ func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
 	} {
 		require.Less(t, b.send(t, call[0], call[1], call[2]).status, 300, call)
 	}
-	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, b.now()) // stores the running period
-	require.NoError(t, err)
 	const path = "/v1/plans/pro/pricing/calls"
 	refuse := func(body string) {
+		t.Helper()
 		refused := b.send(t, "PUT", path, body)
 		refused.problem(t, 422, "invalid")
 		require.Contains(t, refused.body, "body.currency")
 		require.Contains(t, refused.body, "must be USD")
 	}
 	refuse(`{"overage_rate":1,"currency":"EUR"}`)
+	b.send(t, "POST", path+"/preview", `{"overage_rate":1,"currency":"EUR"}`).problem(t, 422, "invalid")
+	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, b.now()) // stores the running period
+	require.NoError(t, err)
+	refuse(`{"overage_rate":1,"currency":"EUR"}`)
+	b.unconfirmed(t, "PUT", path, `{"overage_rate":1,"currency":"EUR","effective_from":"2100-01-01T00:00:00Z"}`)
 	scheduled := b.pricing(t, "PUT", path, `{"overage_rate":1,"currency":"EUR","effective_from":"2100-01-01T00:00:00Z"}`).Versions[0].Version
 	refuse(`{"overage_rate":1,"currency":"EUR","effective_from":"2020-01-01T00:00:00Z"}`)
 	require.Equal(t, 200, b.send(t, "DELETE", fmt.Sprintf("%s/%d", path, scheduled), "").status)
 	refuse(`{"overage_rate":1,"currency":"EUR"}`)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":1,"currency":"USD"}`).status)
-	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
+	b.unconfirmed(t, "PUT", path, `{"overage_rate":1,"currency":"EUR"}`)
+	require.Equal(t, 200, b.confirmed(t, "PUT", path, `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
 }

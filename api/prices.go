@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -163,7 +164,7 @@ type NewTerms struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false" doc:"Price of each unit beyond the included units. Only with the model 'overage'"`
-	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217 code. Default: the tenant's currency"`
+	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency"`
 	NewModel
 }
 
@@ -233,25 +234,35 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 	})
 }
 
-// priceIn returns the price in a request body. If the body omits EffectiveFrom, priceIn sets the default.
+// priceIn returns the price in a request body, with the defaults of EffectiveFrom and Currency.
 func (s *server) priceIn(ctx context.Context, m metering.Meter, of catalog.PriceOwner, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}
-	if p.Terms, err = in.terms(tenant.Currency); err != nil {
+	if p.EffectiveFrom, err = s.priceFrom(ctx, m, of, in.EffectiveFrom); err != nil {
 		return p, err
 	}
-	if err := s.Store.Prices.RefuseDimensions(ctx, tenant.ID, m.ID, p.Terms); err != nil {
+	replaced, err := s.Store.Prices.Replaced(ctx, tenant.ID, p)
+	if err != nil {
 		return p, err
 	}
-	if in.EffectiveFrom != nil {
-		p.EffectiveFrom = in.EffectiveFrom.Time
-		return p, nil
+	if p.Terms, err = in.terms(cmp.Or(replaced.Currency, tenant.Currency)); err != nil {
+		return p, err
 	}
+	return p, s.Store.Prices.RefuseDimensions(ctx, tenant.ID, m.ID, p.Terms)
+}
+
+// priceFrom returns the time from which a price applies. If sent is nil, the first price applies from the beginning,
+// and a later version from the next calendar month.
+func (s *server) priceFrom(ctx context.Context, m metering.Meter, of catalog.PriceOwner, sent *SentTime) (from time.Time, err error) {
+	if sent != nil {
+		return sent.Time, nil
+	}
+	tenant := principalOf(ctx).Tenant
 	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, of)
-	if len(versions) > 0 {
-		p.EffectiveFrom = billing.CalendarPeriod(s.Now(), tenant.Location()).End
+	if err != nil || len(versions) == 0 {
+		return from, err
 	}
-	return p, err
+	return billing.CalendarPeriod(s.Now(), tenant.Location()).End, nil
 }
 
 // PriceVersion identifies a version of a price in a path.

@@ -65,6 +65,39 @@ func TestTheFirstPriceHoldsFromTheInstantThatItNames(t *testing.T) {
 	require.NotContains(t, log, "0001")
 }
 
+// TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows checks the default of currency: the currency of the version in
+// force, else of the price that the new price replaces, else the tenant's.
+func TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.meter(t, "other", "other")
+	const own, ofMeter, ofPlan, ofCustomer = "/v1/meters/other/pricing", "/v1/meters/calls/pricing", "/v1/plans/pro/pricing/calls", "/v1/customers/acme/pricing/calls"
+	latest := func(path, body string) string {
+		t.Helper()
+		versions := b.pricing(t, "PUT", path, body).Versions
+		return versions[len(versions)-1].Currency
+	}
+	require.Equal(t, "USD", latest(own, `{"overage_rate":1}`), "the tenant's")
+	require.Equal(t, "EUR", latest(ofMeter, `{"overage_rate":0.05,"currency":"EUR"}`))
+	require.Equal(t, "EUR", latest(ofMeter, `{"overage_rate":0.06}`))
+
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	require.Equal(t, "EUR", latest(ofPlan, `{"overage_rate":0.05}`), "of the meter's price")
+	require.Equal(t, "CHF", latest(ofPlan, `{"overage_rate":0.05,"currency":"CHF"}`))
+	require.Equal(t, "CHF", latest(ofPlan, `{"overage_rate":0.06}`), "of the version that begins at the same time")
+	later := b.now().AddDate(0, 0, 90).UTC().Format(time.RFC3339)
+	require.Equal(t, "CHF", latest(ofPlan, `{"overage_rate":0.06,"effective_from":"`+later+`"}`))
+
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	require.Equal(t, "EUR", latest(ofCustomer, `{"overage_rate":0.05}`), "of the meter's price")
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`).status)
+	require.Equal(t, 200, b.confirmed(t, "POST", ofCustomer+"/end", `{}`).status)
+	require.Equal(t, "CHF", latest(ofCustomer, `{"overage_rate":0.05,"effective_from":"`+later+`"}`), "of the plan's price")
+	require.Contains(t, b.send(t, "POST", ofCustomer+"/preview", `{"base_price":5}`).body, `"currency":"CHF"`, "the preview has the same default")
+}
+
 func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

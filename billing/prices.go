@@ -2,6 +2,7 @@ package billing
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -69,6 +70,24 @@ func (c Customer) PriceAt(meter metering.MeterID, versions []Price, t time.Time)
 		return in, ok
 	}
 	return PriceAt(versions, PlanAt(c.Plans, t), t)
+}
+
+// FirstPriceSince returns the price of the meter that is in force at t for the customer or, if there is none, the first
+// one that is in force later.
+func (c Customer) FirstPriceSince(meter metering.MeterID, versions []Price, t time.Time) (in Price, ok bool) {
+	at := []time.Time{t}
+	for _, p := range slices.Concat(versions, c.Prices) {
+		if p.EffectiveFrom.After(t) {
+			at = append(at, p.EffectiveFrom)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	for _, t := range at {
+		if in, ok = c.PriceAt(meter, versions, t); ok {
+			return in, ok
+		}
+	}
+	return in, false
 }
 
 func ownPriceAt(own []Price, meter metering.MeterID, t time.Time) (in Price, ok bool) {

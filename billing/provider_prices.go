@@ -126,16 +126,19 @@ type Linked struct {
 	Now     time.Time
 }
 
-// price returns our price of a meter in force at Now and the provider's price. both is false if either is
-// missing.
-func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both bool) {
-	destinations := l.Side.all()
-	i := slices.IndexFunc(destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
-	ours, priced := Customer{Plans: l.Plans, Prices: l.Own}.PriceAt(m.ID, l.Prices[m.ID], l.Now)
-	if i < 0 || !priced {
-		return Price{}, nil, false
+// theirs returns the provider's price of a meter, or nil if it is missing.
+func (l Linked) theirs(meter metering.MeterID) ProviderPrice {
+	for _, d := range l.Side.all() {
+		if d.MeterID == meter && d.Price != nil {
+			return d.Price
+		}
 	}
-	return ours, destinations[i].Price, true
+	return nil
+}
+
+// ours returns our price of a meter in force at an instant.
+func (l Linked) ours(meter metering.MeterID, at time.Time) (ours Price, priced bool) {
+	return Customer{Plans: l.Plans, Prices: l.Own}.PriceAt(meter, l.Prices[meter], at)
 }
 
 // Differences compares both prices of each meter and returns the differences. It skips meters for which either price
@@ -145,7 +148,8 @@ func (l Linked) Differences() (all []PriceDifference) {
 		return nil
 	}
 	for _, m := range l.Meters {
-		if ours, theirs, both := l.price(m); both {
+		theirs := l.theirs(m.ID)
+		if ours, priced := l.ours(m.ID, l.Now); priced && theirs != nil {
 			if d, differs := DifferenceOf(m, ours.Terms, theirs); differs {
 				all = append(all, d)
 			}
@@ -154,13 +158,20 @@ func (l Linked) Differences() (all []PriceDifference) {
 	return all
 }
 
-// Validate returns an error for the field if the currency of our price of a meter differs from the provider's.
-// The amount that such a customer owes could not be determined.
+// Validate returns an error for the field if the currency of our price of a meter differs from the provider's, now or
+// later. The amount that such a customer owes could not be determined.
 func (l Linked) Validate(field string) error {
+	f := Facts{Now: l.Now, Customer: Customer{Plans: l.Plans, Prices: l.Own}, Prices: l.Prices}
 	for _, m := range l.Meters {
-		if ours, theirs, both := l.price(m); both && ours.Currency != theirs.Currency() {
-			return metering.Invalid(field, "names a customer whom the provider bills in %s for the meter %s, but the meter's price in Odometer is in %s; set a price in %s first",
-				theirs.Currency(), m.Slug, ours.Currency, theirs.Currency())
+		theirs := l.theirs(m.ID)
+		if theirs == nil {
+			continue
+		}
+		for _, at := range f.laterPrices(m.ID) {
+			if ours, priced := l.ours(m.ID, at); priced && ours.Currency != theirs.Currency() {
+				return metering.Invalid(field, "names a customer whom the provider bills in %s for the meter %s, but the meter's price in Odometer is in %s; set a price in %s first",
+					theirs.Currency(), m.Slug, ours.Currency, theirs.Currency())
+			}
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -208,6 +209,15 @@ func TestPricesOfALife(t *testing.T) {
 	}
 }
 
+// setUnlessRefused computes the impact of a price and then sets the price, as the API does.
+func (b *biller) setUnlessRefused(p billing.Price) error {
+	if _, err := b.store.Ledger.PriceImpact(b.Context(), b.tenant, p, b.now); err != nil {
+		return err
+	}
+	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, p)
+	return err
+}
+
 func TestOwnPricesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
@@ -218,8 +228,7 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	err := b.endOwnPrice(this.End)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
 	set := func(terms billing.Terms, from time.Time) error {
-		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, CustomerID: b.customer.ID, Terms: terms, EffectiveFrom: from})
-		return err
+		return b.setUnlessRefused(billing.Price{MeterID: b.meter.ID, CustomerID: b.customer.ID, Terms: terms, EffectiveFrom: from})
 	}
 	euros := billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}
 	err = set(euros, this.Start)
@@ -232,6 +241,32 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	require.NoError(t, set(euros, this.End))
 	require.NoError(t, saveQuantities(t, b.store, b.tenant))
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set(fee, this.End)))
+}
+
+// TestALaterPriceIsComparedWithTheSubscriptionsCurrency checks the impact of prices that begin with the next period on a
+// customer with a subscription in EUR, on a meter with a price in USD.
+func TestALaterPriceIsComparedWithTheSubscriptionsCurrency(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Currency: "EUR"})
+	b.now = month.Start.AddDate(0, 0, 20)
+	impact := func(p billing.Price, currency string) ledger.Impact {
+		p.MeterID, p.EffectiveFrom, p.Terms = b.meter.ID, month.End, billing.Terms{OverageRate: metering.Whole(1), Currency: currency}
+		found, err := b.store.Ledger.PriceImpact(t.Context(), b.tenant, p, b.now)
+		require.NoError(t, err)
+		require.Empty(t, found.Ranges)
+		return found
+	}
+	changed := func(to string) []ledger.CurrencyImpact {
+		return []ledger.CurrencyImpact{{CurrencyChange: billing.CurrencyChange{From: "EUR", To: to}, Customers: 1}}
+	}
+	own := billing.Price{CustomerID: b.customer.ID}
+	require.Equal(t, changed("USD"), impact(own, "USD").Currencies)
+	require.Equal(t, 1, impact(own, "USD").Customers)
+	require.Empty(t, impact(own, "EUR").Currencies)
+	require.Equal(t, changed("CHF"), impact(billing.Price{}, "CHF").Currencies)
+	require.Empty(t, impact(billing.Price{}, "EUR").Currencies)
+	require.Zero(t, impact(billing.Price{}, "USD").Customers, "the currency of the version before")
 }
 
 // TestThePlansCurrencyIsComparedWithCustomersThatItCharges checks that a plan's price must have the currency of the
@@ -247,10 +282,7 @@ func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
 	b.use("1")
 	b.accept()
 	set := func() error {
-		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
-			MeterID: b.meter.ID, PlanID: plan.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"},
-		})
-		return err
+		return b.setUnlessRefused(billing.Price{MeterID: b.meter.ID, PlanID: plan.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}})
 	}
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set()))
 	b.ownPrice("2", this.Start)

@@ -93,7 +93,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := refuseDimensions(ctx, tx, tenant, p.MeterID, p.Terms); err != nil {
 			return err
 		}
-		for _, refuse := range []func(context.Context, pgx.Tx, metering.TenantID, billing.Price) error{refuseCurrency, refuseBeginning, refuseEnd} {
+		for _, refuse := range []func(context.Context, pgx.Tx, metering.TenantID, billing.Price) error{refuseBeginning, refuseEnd} {
 			if err := refuse(ctx, tx, tenant, p); err != nil {
 				return err
 			}
@@ -221,59 +221,25 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return metering.Errorf(metering.CodeConflict, "another request set the first price of the meter at the same time; repeat the request")
 }
 
-// refuseCurrency returns CodeInvalid if the first price of a plan or customer for a meter has the wrong
-// currency. The currency is wrong if it differs from the currency of a billing period that has begun and that
-// the price would charge.
-func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
-	if ownerOf(p) == (PriceOwner{}) || p.Inherits {
-		return nil
+// Replaced returns the price that a new version p follows or replaces: the price that is in force for p's owner at
+// p.EffectiveFrom or, if there is none, the first one that is in force later. Without either, it returns a zero price.
+func (s Prices) Replaced(ctx context.Context, tenant metering.TenantID, p billing.Price) (replaced billing.Price, err error) {
+	versions, err := collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.customer_id, 0) in (0, $3) order by p.version`, tenant, p.MeterID, int64(p.CustomerID))
+	if err != nil {
+		return replaced, err
 	}
-	var currency string
-	err := tx.QueryRow(ctx, `
-		select coalesce(min(coalesce(nullif(l.currency, ''), otherwise.currency)), '')
-		from billing_periods b
-		join customers c on c.tenant_id = b.tenant_id and c.id = b.customer_id
-		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
-		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
-		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
-		cross join lateral (select `+PlanAt("b.tenant_id", "b.customer_id", "b.starts_at")+` as plan) has
-		left join lateral (
-		  select t.terms->>'currency' as currency
-		  from meter_prices m
-		  join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
-		  where m.tenant_id = @tenant
-		    and m.meter_id = @meter
-		    and m.customer_id is null
-		    and (m.plan_id is null or @plan::bigint = 0 and m.plan_id = has.plan)
-		    and m.withdrawn_at is null
-		    and m.effective_from <= b.starts_at
-		  order by m.plan_id nulls last, m.effective_from desc, m.version desc
-		  limit 1) otherwise on true
-		where b.tenant_id = @tenant
-		  and b.closed_at is null
-		  and b.starts_at >= @effective_from
-		  and (b.customer_id = @customer or has.plan = @plan and not `+IsOwnPricedAt("b.customer_id", "b.starts_at")+`)
-		  and (@customer::bigint = 0 or b.customer_id = @customer)
-		  and coalesce(nullif(l.currency, ''), otherwise.currency) <> @currency
-		  and not exists (
-		    select
-		    from meter_prices p
-		    where p.tenant_id = @tenant
-		      and p.meter_id = @meter
-		      and `+ofOwner+`
-		      and p.withdrawn_at is null
-		      and p.effective_from <= b.starts_at)`, pgx.NamedArgs{
-		"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "currency": p.Currency, "effective_from": p.EffectiveFrom,
-	}).Scan(&currency)
-	switch {
-	case err != nil || currency == "":
-		return err
-	case p.CustomerID != 0:
-		return metering.Invalid("body.currency", "must be %s: the customer's first own price of the meter charges billing periods that have begun, and the customer is billed in %s",
-			currency, currency)
+	assigned, err := Plans{s.pool}.Assignments(ctx, tenant, p.CustomerID)
+	if err != nil {
+		return replaced, err
 	}
-	return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",
-		currency, currency)
+	of := billing.Customer{Plans: []billing.Assignment{{PlanID: p.PlanID}}}
+	for _, a := range assigned {
+		of.Plans = append(of.Plans, a.Assignment)
+	}
+	isOwn := func(v billing.Price) bool { return v.CustomerID != 0 }
+	of.Prices = slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return !isOwn(v) })
+	replaced, _ = of.FirstPriceSince(p.MeterID, slices.DeleteFunc(versions, isOwn), p.EffectiveFrom)
+	return replaced, nil
 }
 
 // Versions returns the owner's prices of a meter, oldest first.

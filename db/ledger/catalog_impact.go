@@ -17,16 +17,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Impact is the effect of a catalog write on billing periods that have begun and are not closed. A closed
-// period keeps its stored charge.
+// Impact is the effect of a catalog write on billing periods that have begun and are not closed, and on the
+// currencies of later periods. A closed period keeps its stored charge.
 type Impact struct {
-	Revision  int64 // catalog revision that the impact was computed from
-	AsOf      time.Time
-	Customers int              // number of customers with a period that is charged differently after the write
-	Ranges    []metering.Range // ranges of these periods without duplicates, oldest first
-	Months    []ChangedMonth
-	Changes   []PriceImpact
-	Uncounted []metering.MeterID // meters with earlier events that are not counted yet, so Changes lacks them
+	Revision   int64 // catalog revision that the impact was computed from
+	AsOf       time.Time
+	Customers  int              // number of customers with a begun period that is charged differently, or with another currency
+	Ranges     []metering.Range // ranges of these begun periods without duplicates, oldest first
+	Months     []ChangedMonth
+	Changes    []PriceImpact
+	Currencies []CurrencyImpact
+	Uncounted  []metering.MeterID // meters with earlier events that are not counted yet, so Changes lacks them
+}
+
+// CurrencyImpact is a change of the currency in which customers are charged.
+type CurrencyImpact struct {
+	billing.CurrencyChange
+	Customers int
 }
 
 // ChangedMonth summarizes the periods that begin in one calendar month and are charged differently after the
@@ -76,6 +83,7 @@ type catalogChange struct {
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
 	from        time.Time                                       // when the change takes effect
+	price       billing.Price                                   // price that the change adds, with Version 0; zero: none
 	prices      func([]billing.Price) []billing.Price           // returns the changed prices of meter, with plan prices
 	own         func([]billing.Price) []billing.Price           // returns the changed own prices of customer
 	assignments func([]billing.Assignment) []billing.Assignment // returns the changed plans of customer
@@ -87,9 +95,32 @@ type catalogChange struct {
 	uncounted   bool                 // meter will also count events that are not counted yet
 }
 
-// PriceImpact computes the impact of setting a price.
+// PriceImpact computes the impact of setting a price. It returns CodeInvalid if the first price of a plan or
+// customer for a meter would change the currency of a begun billing period.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, always(priceChange(p, p.EffectiveFrom, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })))
+	impact, err := l.impactOf(ctx, tenant, now, always(priceChange(p, p.EffectiveFrom, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })))
+	if err == nil {
+		err = impact.refuseCurrency(p)
+	}
+	return impact, err
+}
+
+// refuseCurrency returns CodeInvalid if p changes the currency of begun periods in which another owner's price
+// applies so far. The end of an own price is not refused.
+func (i Impact) refuseCurrency(p billing.Price) error {
+	at := slices.IndexFunc(i.Currencies, func(c CurrencyImpact) bool { return c.Begun })
+	if at < 0 || p.Inherits {
+		return nil
+	}
+	switch currency := i.Currencies[at].From; {
+	case p.CustomerID != 0:
+		return metering.Invalid("body.currency", "must be %s: the customer's first own price of the meter charges billing periods that have begun, and the customer is billed in %s",
+			currency, currency)
+	case p.PlanID != 0:
+		return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",
+			currency, currency)
+	}
+	return nil
 }
 
 // InForceImpact computes the impact as if a price had been in force from the beginning. The price replaces all
@@ -102,9 +133,9 @@ func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p b
 // own prices if p has a customer, and otherwise the catalog's prices of the meter.
 func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
 	if p.CustomerID != 0 {
-		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, own: versions}
+		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, price: p, own: versions}
 	}
-	return catalogChange{meter: p.MeterID, from: from, prices: versions}
+	return catalogChange{meter: p.MeterID, from: from, price: p, prices: versions}
 }
 
 // AssignmentImpact computes the impact of assigning a plan to a customer.
@@ -196,7 +227,7 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 		}
 		compared := newCatalogComparison(*change, before)
 		compared.revision = impact.Revision
-		if !compared.isOfLaterPeriods() {
+		if !compared.isOfLaterPeriods() || !compared.keepsCurrency() {
 			if err := before.batches(compared.addBatch); err != nil {
 				return err
 			}
@@ -240,16 +271,18 @@ type catalogComparison struct {
 	after    *revenueReader // with the changed catalog
 	revision int64
 
-	ranges  map[metering.Range]bool
-	months  map[time.Time]*ChangedMonth
-	changes map[string]*PriceImpact
-	touched int
+	ranges     map[metering.Range]bool
+	months     map[time.Time]*ChangedMonth
+	changes    map[string]*PriceImpact
+	currencies map[[2]string]*CurrencyImpact // by From and To
+	touched    int
 }
 
 func newCatalogComparison(change catalogChange, before *revenueReader) *catalogComparison {
 	c := &catalogComparison{
 		change: change, before: before,
 		ranges: make(map[metering.Range]bool), months: make(map[time.Time]*ChangedMonth), changes: make(map[string]*PriceImpact),
+		currencies: make(map[[2]string]*CurrencyImpact),
 	}
 	after := *before
 	if change.prices != nil {
@@ -280,6 +313,14 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 	return c.change.from.After(c.before.now)
 }
 
+// keepsCurrency reports whether the change is a price of a meter or plan that follows a version of the same price
+// in the same currency. Such a price changes the currency of no charge.
+func (c *catalogComparison) keepsCurrency() bool {
+	p := c.change.price
+	previous, _ := billing.PriceAt(c.before.prices[p.MeterID], p.PlanID, p.EffectiveFrom)
+	return p.KeepsCurrency(previous)
+}
+
 // addBatch compares the charges of a batch of customers before and after the change.
 func (c *catalogComparison) addBatch(b *openBatch) error {
 	former := b.schedulesByCustomer()
@@ -304,6 +345,7 @@ func (c *catalogComparison) add(former, next []SchedulePeriods) {
 		recounted = c.change.meter
 	}
 	var changed []billing.Period
+	var currencies []billing.CurrencyChange
 	before, after := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 	for i, s := range former {
 		now, then := *s.Facts, *next[i].Facts
@@ -316,13 +358,17 @@ func (c *catalogComparison) add(former, next []SchedulePeriods) {
 			then.Customer.Prices = c.change.own(then.Customer.Prices)
 		}
 		changed = append(changed, billing.ChangedPeriods(now, then, recounted)...)
+		currencies = billing.AddCurrencies(currencies, billing.ChangedCurrencies(now, then))
 		addCharges(before, now, s.Periods)
 		addCharges(after, then, next[i].Periods)
 	}
-	if len(changed) == 0 {
+	if len(changed)+len(currencies) == 0 {
 		return
 	}
 	c.touched++
+	for _, change := range currencies {
+		c.addCurrency(change)
+	}
 	months := make(map[time.Time]bool)
 	for _, p := range changed {
 		c.addPeriod(p.Range, months)
@@ -382,6 +428,18 @@ func (c *catalogComparison) addCharge(currency string, of CustomerImpact) {
 	in.add(of)
 }
 
+// addCurrency adds a change of one customer's currency.
+func (c *catalogComparison) addCurrency(change billing.CurrencyChange) {
+	key := [2]string{change.From, change.To}
+	in, known := c.currencies[key]
+	if !known {
+		in = &CurrencyImpact{CurrencyChange: change}
+		c.currencies[key] = in
+	}
+	in.Begun = in.Begun || change.Begun
+	in.Customers++
+}
+
 func (c *catalogComparison) impact() Impact {
 	impact := Impact{Revision: c.revision, AsOf: c.before.now, Customers: c.touched}
 	impact.Ranges = slices.SortedFunc(maps.Keys(c.ranges), func(a, b metering.Range) int {
@@ -393,6 +451,12 @@ func (c *catalogComparison) impact() Impact {
 	for _, currency := range slices.Sorted(maps.Keys(c.changes)) {
 		impact.Changes = append(impact.Changes, *c.changes[currency])
 	}
+	for _, change := range c.currencies {
+		impact.Currencies = append(impact.Currencies, *change)
+	}
+	slices.SortFunc(impact.Currencies, func(a, b CurrencyImpact) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 	for _, m := range c.before.meters {
 		if m.Version.Status == metering.Backfilling || c.change.uncounted && m.ID == c.change.meter {
 			impact.Uncounted = append(impact.Uncounted, m.ID)

@@ -1,0 +1,112 @@
+package billing
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// CurrencyChange is a difference between the currency in which a customer is billed and the currency of a price that
+// would charge the customer after a change of its facts.
+type CurrencyChange struct {
+	From, To string // ISO 4217
+	Begun    bool   // To would charge a begun period, in which the price of another owner applies before the change
+}
+
+// ChangedCurrencies returns the changes of currency in a billing schedule after a change of its facts, one for each
+// From and To. It compares the prices at the start of each open period and, for later periods, from Now on.
+func ChangedCurrencies(before, after Facts) (all []CurrencyChange) {
+	var begun []time.Time
+	for _, p := range OpenPeriods(before) {
+		begun = append(begun, p.Start)
+	}
+	for _, m := range after.Meters {
+		if !after.feeds(m.ID) {
+			continue
+		}
+		for _, at := range slices.Concat(begun, before.laterPrices(m.ID), after.laterPrices(m.ID)) {
+			if c, changed := changedCurrency(&before, &after, m.ID, at); changed {
+				c.Begun = c.Begun && slices.Contains(begun, at)
+				all = AddCurrencies(all, []CurrencyChange{c})
+			}
+		}
+	}
+	return all
+}
+
+// AddCurrencies returns both lists as one list with one entry for each From and To.
+func AddCurrencies(all, more []CurrencyChange) []CurrencyChange {
+	for _, c := range more {
+		i := slices.IndexFunc(all, func(known CurrencyChange) bool { return known.From == c.From && known.To == c.To })
+		if i < 0 {
+			all = append(all, c)
+			continue
+		}
+		all[i].Begun = all[i].Begun || c.Begun
+	}
+	return all
+}
+
+// laterPrices returns Now and the later instants at which another price of the meter can begin to charge the customer.
+func (f *Facts) laterPrices(meter metering.MeterID) []time.Time {
+	all := []time.Time{f.Now}
+	for _, a := range f.Customer.Plans {
+		all = append(all, a.EffectiveFrom)
+	}
+	for _, p := range slices.Concat(f.Customer.Prices, f.Prices[meter]) {
+		all = append(all, p.EffectiveFrom)
+	}
+	return slices.DeleteFunc(all, func(t time.Time) bool { return t.Before(f.Now) })
+}
+
+// KeepsCurrency reports whether p is charged in the currency in which a version of the same price was charged before.
+func (p Price) KeepsCurrency(previous Price) bool {
+	return previous.Version > 0 && previous.SameSeries(p) && !previous.isFree() && previous.Currency == p.Currency
+}
+
+// changedCurrency compares the price of a meter at an instant.
+func changedCurrency(before, after *Facts, meter metering.MeterID, at time.Time) (c CurrencyChange, changed bool) {
+	previous, _ := before.Customer.PriceAt(meter, before.Prices[meter], at)
+	next, priced := after.Customer.PriceAt(meter, after.Prices[meter], at)
+	if !priced || next.isFree() || next.KeepsCurrency(previous) {
+		return c, false
+	}
+	c = CurrencyChange{From: before.billedIn(meter, at), To: next.Currency, Begun: !previous.SameSeries(next)}
+	return c, c.From != "" && c.From != c.To
+}
+
+// billedIn returns the currency in which the customer is billed for a meter at an instant: the currency of the
+// subscription, else of the meter's price, else the only currency of the prices of all meters. Free prices do not
+// count. Returns "" if no currency is known, or several.
+func (f *Facts) billedIn(meter metering.MeterID, at time.Time) string {
+	if f.Side != nil && f.Side.Currency != "" {
+		return f.Side.Currency
+	}
+	if own := f.chargedIn(meter, at); own != "" {
+		return own
+	}
+	known := make(map[string]bool)
+	for other := range f.Prices {
+		known[f.chargedIn(other, at)] = true
+	}
+	for _, own := range f.Customer.Prices {
+		known[f.chargedIn(own.MeterID, at)] = true
+	}
+	delete(known, "")
+	if len(known) != 1 {
+		return ""
+	}
+	return slices.Collect(maps.Keys(known))[0]
+}
+
+// chargedIn returns the currency of the customer's price of a meter at an instant, or "" without such a price or if the
+// price is free.
+func (f *Facts) chargedIn(meter metering.MeterID, at time.Time) string {
+	p, priced := f.Customer.PriceAt(meter, f.Prices[meter], at)
+	if !priced || p.isFree() {
+		return ""
+	}
+	return p.Currency
+}

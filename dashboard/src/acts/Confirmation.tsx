@@ -19,48 +19,57 @@ interface Props {
   confirm: (token: string) => void;
 }
 
-/** Shows the effect of a change on the bills of periods that have begun, before the change is made. */
-export function Confirmation({ of: { token, customers, periods, changes, uncounted, as_of }, needs, leave, confirm }: Props) {
-  const { tenant } = useSession();
+/** Shows the effect of a change on the bills, before the change is made. */
+export function Confirmation({ of, needs, leave, confirm }: Props) {
   return (
-    <Dialog title="Change the running bills" opened leave={leave}>
+    <Dialog title={of.periods.length > 0 ? "Change the running bills" : "Change the currency"} opened leave={leave}>
       <div className={styles.form} role="status">
         <div>
-          <p>The change affects the charges of {customersOf(customers)} in running billing periods:</p>
-          <ul>
-            {periods.map(({ start, end, customers }) => (
-              <li key={start}>
-                {range(start, end, tenant.timezone)}
-                <span className="muted">, {customersOf(customers)}</span>
-              </li>
-            ))}
-          </ul>
-          {changes.length > 0 ? (
-            <>
-              <p>
-                Charges as of <Instant at={as_of} />, before and after the change:
-              </p>
-              <Changes changes={changes} />
-            </>
-          ) : (
-            uncounted.length === 0 && (
-              <p>
-                As of <Instant at={as_of} />, no charge changes. Later usage is charged differently.
-              </p>
-            )
-          )}
-          {uncounted.length > 0 && <p>The charges of these meters are unknown until earlier events are counted, and are not included: {uncounted.join(", ")}.</p>}
+          {of.periods.length > 0 ? <Running of={of} /> : <p>From a later billing period on, the change charges {customersOf(of.customers)} in a currency that differs from their bills.</p>}
+          {of.uncounted.length > 0 && <p>The charges of these meters are unknown until earlier events are counted, and are not included: {of.uncounted.join(", ")}.</p>}
           <p>Closed periods do not change.</p>
         </div>
         <div className={styles.buttons}>
           <Button variant="default" size="sm" onClick={leave} data-autofocus>
             Back
           </Button>
-          <Verb needs={needs} variant="danger" onClick={() => confirm(token)}>
+          <Verb needs={needs} variant="danger" onClick={() => confirm(of.token)}>
             Change the bills
           </Verb>
         </div>
       </div>
     </Dialog>
+  );
+}
+
+/** Shows the effect on billing periods that have begun. */
+function Running({ of: { customers, periods, changes, uncounted, as_of } }: Pick<Props, "of">) {
+  const { tenant } = useSession();
+  return (
+    <>
+      <p>The change affects the charges of {customersOf(customers)} in running billing periods:</p>
+      <ul>
+        {periods.map(({ start, end, customers }) => (
+          <li key={start}>
+            {range(start, end, tenant.timezone)}
+            <span className="muted">, {customersOf(customers)}</span>
+          </li>
+        ))}
+      </ul>
+      {changes.length > 0 ? (
+        <>
+          <p>
+            Charges as of <Instant at={as_of} />, before and after the change:
+          </p>
+          <Changes changes={changes} />
+        </>
+      ) : (
+        uncounted.length === 0 && (
+          <p>
+            As of <Instant at={as_of} />, no charge changes. Later usage is charged differently.
+          </p>
+        )
+      )}
+    </>
   );
 }

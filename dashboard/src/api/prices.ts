@@ -13,16 +13,29 @@ const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
 
 const ofCustomer = (customer: string, meter: string) => ({ path: { ...at(customer).path, meter }, query: at(customer).query });
 
+function readPricing({ meter, plan, customer }: Priced, signal: AbortSignal) {
+  const text = { parseAs: "text", signal } as const;
+  if (customer !== undefined) return exactAnswer<Schema<"Pricing">>(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), ...text }));
+  return plan === undefined
+    ? exactAnswer<Schema<"Pricing">>(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, ...text }))
+    : exactAnswer<Schema<"Pricing">>(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, ...text }));
+}
+
 /** Queries the versions of a price. Numbers in the values of its dimensions keep every digit. */
-export const pricing = ({ meter, plan, customer }: Priced) =>
+export const pricing = (of: Priced) =>
   queryOptions({
-    queryKey: ["pricing", meter, plan, customer],
-    queryFn({ signal }) {
-      const text = { parseAs: "text", signal } as const;
-      if (customer !== undefined) return exactAnswer<Schema<"Pricing">>(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), ...text }));
-      return plan === undefined
-        ? exactAnswer<Schema<"Pricing">>(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, ...text }))
-        : exactAnswer<Schema<"Pricing">>(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, ...text }));
+    queryKey: ["pricing", of.meter, of.plan, of.customer],
+    queryFn: ({ signal }) => readPricing(of, signal),
+  });
+
+/** Queries the price that applies now without a price of the plan or the customer: the customer's plan's, else the meter's. Null: none. */
+export const replacedPrice = ({ meter, plan, customer }: Priced) =>
+  queryOptions({
+    queryKey: ["pricing", "replaced", meter, plan, customer],
+    async queryFn({ signal }) {
+      const assigned = customer === undefined ? null : (await answer(api.GET("/v1/customers/{external_id}/plan", { params: at(customer), signal }))).plan;
+      const inPlan = assigned === null ? undefined : (await readPricing({ meter, plan: assigned }, signal)).current;
+      return inPlan ?? (await readPricing({ meter }, signal)).current ?? null;
     },
   });
 

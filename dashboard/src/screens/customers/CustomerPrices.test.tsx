@@ -15,6 +15,8 @@ function customerWith(...versions: object[]) {
   answers["GET /v1/meters/calls"] = () => [200, meter];
   answers["GET /v1/pricing"] = () => [200, list(pricing(...versions))];
   answers[`GET ${path}`] = () => [200, pricing(...versions)];
+  answers["GET /v1/customers/by-external-id/plan"] = () => [200, { plan: null, versions: [] }];
+  answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [] }];
 }
 
 test("the own prices of a customer are listed in words", async () => {
@@ -29,10 +31,28 @@ test("an own price is set for the customer of the page", async () => {
   answers[`PUT ${path}`] = () => [200, pricing(own)];
   open("/customers/cus_1/prices/calls");
   await screen.findByText("The price of the customer's plan or the meter's own price is charged.");
+  await screen.findByLabelText("Overage rate");
   type("Overage rate", "0.5");
   await press("Set the price");
   await waitFor(() => expect(sent(`PUT ${path}`)).toEqual([{ model: "overage", overage_rate: 0.5, currency: "CHF" }]));
   expect(asked.find(({ name }) => name === `PUT ${path}`)?.url).toContain("external_id=contoso");
+});
+
+test("the first own price has the currency of the price that it replaces", async () => {
+  const current = { ...own, currency: "EUR" };
+  customerWith();
+  answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", current, versions: [current] }];
+  open("/customers/cus_1/prices/calls");
+  expect((await screen.findByLabelText<HTMLInputElement>("Currency")).value).toBe("EUR");
+});
+
+test("the first own price has the currency of the customer's plan", async () => {
+  const current = { ...own, currency: "GBP" };
+  customerWith();
+  answers["GET /v1/customers/by-external-id/plan"] = () => [200, { plan: "pro", versions: [] }];
+  answers["GET /v1/plans/pro/pricing/calls"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", current, versions: [current] }];
+  open("/customers/cus_1/prices/calls");
+  expect((await screen.findByLabelText<HTMLInputElement>("Currency")).value).toBe("GBP");
 });
 
 test("an own price is ended once its effect is confirmed", async () => {

@@ -7,32 +7,39 @@ import { Amount } from "../../values/Amount";
 import { Changes } from "../../values/Changes";
 import { difference } from "../../values/decimal";
 import { cell, Table } from "../../values/Table";
+import { ProviderDifferences } from "./ProviderDifferences";
 
-/** Shows how a price would change the running bills, in total and for the customers with the largest differences. */
+/**
+ * Shows how a price would change the running bills, in total and for the customers with the largest differences, and
+ * the provider's prices that are billed instead.
+ */
 export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> }) {
   const { data, error } = useQuery({ queryKey: ["pricing", "preview", of, body], queryFn: () => previewPrice(of, body), gcTime: 0 });
   if (error) return <Refused error={error} />;
   if (!data) return <LoadingText />;
-  const { changes, if_in_force } = data;
+  const { changes, if_in_force, provider_differences } = data;
   return (
-    <div role="status">
-      {changes.length > 0 ? (
-        <>
-          <p>The price changes these running bills as of now:</p>
-          <Effect of={changes} />
-        </>
-      ) : (
-        <>
-          <p>The price changes no charge of the running bills as of now.</p>
-          {if_in_force.length > 0 && (
-            <>
-              <p>If the price had applied since the start of the running periods:</p>
-              <Effect of={if_in_force} />
-            </>
-          )}
-        </>
-      )}
-    </div>
+    <>
+      <div role="status">
+        {changes.length > 0 ? (
+          <>
+            <p>The price changes these running bills as of now:</p>
+            <Effect of={changes} />
+          </>
+        ) : (
+          <>
+            <p>The price changes no charge of the running bills as of now.</p>
+            {if_in_force.length > 0 && (
+              <>
+                <p>If the price had applied since the start of the running periods:</p>
+                <Effect of={if_in_force} />
+              </>
+            )}
+          </>
+        )}
+      </div>
+      <ProviderDifferences of={provider_differences} />
+    </>
   );
 }
 

@@ -8,7 +8,7 @@ const largest = [
   { external_id: "contoso", before: 25, after: 36 },
   { external_id: "acme", before: 5, after: 4 },
 ];
-const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 3, largest }], if_in_force: [] };
+const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 3, largest }], if_in_force: [], provider_differences: [] };
 
 const step = (name: string, amount: number, unit: string) => ({ name, amount, unit, description: `The ${name}.` });
 
@@ -43,6 +43,33 @@ test("a price is previewed before it is set, and anew when it is changed", async
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
   type("Overage rate", "0.03");
   expect(screen.queryByText("The price changes these running bills as of now:")).toBeNull();
+});
+
+const differing = { their_price: "0.03 CHF for each unit", first_difference: "tier 1: unit_price is 0.04 in Odometer and 0.03 at the provider", customers: 3 };
+const differs = "0.03 CHF for each unit at the provider, for 3 customers (tier 1: unit_price is 0.04 in Odometer and 0.03 at the provider)";
+
+test("the provider's price that is billed instead is shown by the preview, and when the price is set", async () => {
+  await priced();
+  answers["POST /v1/meters/calls/pricing/preview"] = () => [200, { ...preview, changes: [], provider_differences: [differing] }];
+  answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [former], provider_differences: [differing] }];
+  await press("Preview the running bills");
+  expect((await screen.findByText(differs)).closest("[role=status]")?.textContent).toContain("The provider bills its own prices instead of this price:");
+  type("Overage rate", "0.04");
+  expect(screen.queryByText(differs), "the preview is of the previous terms").toBeNull();
+  await press("Set the price");
+  await screen.findByText(differs);
+});
+
+test("another currency of later periods is confirmed in words of its own", async () => {
+  await priced();
+  answers["PUT /v1/meters/calls/pricing"] = () => {
+    const [status, refused] = problem(409, "The price changes the currency");
+    return [status, { ...refused, code: "confirmation_required", confirmation: { ...confirmation, periods: [], changes: [], uncounted: [] } }];
+  };
+  type("Currency", "USD");
+  await press("Set the price");
+  await screen.findByText("From a later billing period on, the change charges 19 customers in a currency that differs from their bills.");
+  expect(screen.queryByText(/running billing periods:/)).toBeNull();
 });
 
 const confirmation = {

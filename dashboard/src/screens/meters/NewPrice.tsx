@@ -13,6 +13,7 @@ import { isDay, lastDay, startOfDay } from "../../values/instants";
 import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
 import { PriceCurve } from "./PriceCurve";
+import { ProviderDifferences } from "./ProviderDifferences";
 import { incomplete, termsOf, typedOf, type TypedTerms } from "./terms";
 import { TermsFields } from "./TermsFields";
 import { WorkedCharge } from "./WorkedCharge";
@@ -30,16 +31,18 @@ interface Props {
   current: Schema<"Price"> | undefined;
   /** Whether there is no version of the price yet. */
   first: boolean;
+  /** The currency of the price that the new price follows or replaces. */
+  currency: string;
 }
 
 /** The meaning of the next billing period for a new customer. */
 export const nextOfNew = "For a customer created in the running billing period: from the start of this period on";
 
 /** Shows the form for a new price, and its charges while the user types. */
-export function NewPrice({ of, former, current, first }: Props) {
+export function NewPrice({ of, former, current, first, currency }: Props) {
   const { tenant, permissions } = useSession();
   const { data: measured } = useQuery({ ...meter(of.meter), enabled: permissions.includes("meters:read") });
-  const [typed, setTyped] = useState(() => typedOf(former, tenant.currency));
+  const [typed, setTyped] = useState(() => typedOf(former, currency));
   const [start, setStart] = useState<Start>({ when: "next", day: "" });
   const [previewed, preview] = useState(false);
   const change = (part: Partial<TypedTerms>) => {
@@ -65,6 +68,7 @@ export function NewPrice({ of, former, current, first }: Props) {
         <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
           <TermsFields typed={typed} properties={measured?.group_by ?? []} error={set.error} change={change} />
           <StartFields of={of} first={first} start={start} error={broken(set.error, "effective_from")} change={move} />
+          <ProviderDifferences of={set.data?.provider_differences ?? []} />
         </Form>
         <div className={styles.outcome}>
           <WorkedCharge typed={calculated?.typed ?? typed} terms={calculated?.terms} meter={of.meter} />

@@ -3,7 +3,8 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import type { Schema } from "../../api/client";
-import { endPrice, isShort, pricing, pricings, withdrawPrice, type Priced } from "../../api/prices";
+import { endPrice, isShort, pricing, pricings, replacedPrice, withdrawPrice, type Priced } from "../../api/prices";
+import { useSession } from "../../api/session";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows, LoadingText } from "../../states/Loading";
@@ -34,12 +35,23 @@ export function Prices({ of }: { of: Priced }) {
       </section>
       {data && (
         <>
-          <NewPrice of={of} former={data.versions.findLast(({ inherits }) => !inherits)} current={data.current} first={data.versions.length === 0} />
+          <NextPrice of={of} pricing={data} />
           {of.customer !== undefined && data.current && <EndPrice customer={of.customer} meter={of.meter} />}
         </>
       )}
     </div>
   );
+}
+
+/** Shows the form for the next version, in the currency of the version before or of the price that it replaces. */
+function NextPrice({ of, pricing: { versions, current } }: { of: Priced; pricing: Schema<"Pricing"> }) {
+  const { tenant } = useSession();
+  const former = versions.findLast(({ inherits }) => !inherits);
+  const owned = of.plan !== undefined || of.customer !== undefined;
+  const { data: replaced, error, isLoading, refetch } = useQuery({ ...replacedPrice(of), enabled: owned && !former });
+  if (error && !replaced) return <Failed what="The price that applies now" error={error} retry={() => void refetch()} />;
+  if (isLoading) return <LoadingText />;
+  return <NewPrice of={of} former={former} current={current} first={versions.length === 0} currency={former?.currency ?? replaced?.currency ?? tenant.currency} />;
 }
 
 function Current({ price, of: { meter, plan, customer } }: { price: Schema<"Price"> | undefined; of: Priced }) {

@@ -52,6 +52,7 @@ func (b *Books) lateCalculations(periods []Period, target Series, repeated []Lin
 // adjustable reports whether the total of a closed period may differ from the total billed with it, in any of these
 // cases:
 //   - Late usage exists in a month that overlaps the period, or is stored in a billed line.
+//   - The meter of a billed line no longer counts late usage as it did when the usage arrived.
 //   - An adjustment of the period is accepted or outstanding.
 //   - The units or the charge of a billed line differ from those billed with the period.
 func (b *Books) adjustable(p Period) bool {
@@ -61,7 +62,7 @@ func (b *Books) adjustable(p Period) bool {
 	late := slices.ContainsFunc(b.LateMonths, func(month metering.Range) bool { return !month.Intersect(p.Range).Empty() })
 	carried := containsAny(b.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
 	return late || carried || containsAny(p.Closed, func(l *ClosedLine) bool {
-		return b.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
+		return b.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0 || !l.LateDifference.isZero())
 	})
 }
 
@@ -151,18 +152,25 @@ func (p *Period) line(meter metering.MeterID) *ClosedLine {
 	return nil
 }
 
-// late returns the late usage of a closed line: the stored late usage or, before it is stored, the counted one. If the
-// counted events are fewer than those of the last booking, it returns the booked units less the units at the close.
-// Booked usage stays booked, even if its events are no longer counted.
-func (f *Facts) late(closed Period, then *ClosedLine) Measured {
-	if then.LateEvents != nil {
-		return Measured{*then.LateUsage, *then.LateEvents, then.LateDimensions}
+// late returns the late usage of a closed line. The last booking stands until more events are counted than it has. If it
+// stands, late returns the booked units less the usage at the close, and the booking. Booked usage thus stays booked,
+// even if its events are no longer counted or have other units now.
+func (f *Facts) late(closed Period, then *ClosedLine) (late Measured, standing *Booked) {
+	late = then.CountLate(f.usage(then.MeterID, closed))
+	b, known := f.bookedOf(then.MeterID, closed.Start)
+	if !known || then.Events+late.Events > b.Events {
+		return late, nil
 	}
-	u := f.usage(then.MeterID, closed)
-	if b, known := f.bookedOf(then.MeterID, closed.Start); known && then.Events+u.LateEvents < b.Events {
-		return Measured{b.Units.Sub(then.ownUnits()), b.Events - then.Events, subtractDimensions(b.Dimensions, then.Dimensions)}
+	return Measured{b.Units, b.Events, b.Dimensions}.Sub(Measured{then.Usage, then.Events, then.Dimensions}), &b
+}
+
+// CountLate returns the late usage of the line: the stored late usage or, before it is stored, the late usage of u with
+// LateDifference. u is the usage that the meter counts in the line's period.
+func (l *ClosedLine) CountLate(u Usage) Measured {
+	if l.LateEvents != nil {
+		return Measured{*l.LateUsage, *l.LateEvents, l.LateDimensions}
 	}
-	return Measured{u.Late, u.LateEvents, u.LateDimensions}
+	return Measured{u.Late, u.LateEvents, u.LateDimensions}.Add(l.LateDifference)
 }
 
 // lateTarget returns the series that bills late usage with the period target. The charges are on the subscription's

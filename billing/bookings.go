@@ -13,7 +13,7 @@ import (
 type Booking struct {
 	Period  time.Time // start of the closed period
 	MeterID metering.MeterID
-	Events  int64 // number of events in Units, including late ones; the same events are booked once
+	Events  int64 // number of events in Units, including late ones; more than in the previous booking
 
 	UnitsBefore, Units   metering.Decimal // charged units: previous total, new total
 	ChargeBefore, Charge metering.Decimal // rounded to the currency's minor unit

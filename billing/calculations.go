@@ -38,6 +38,8 @@ type lateUsage struct {
 
 	dimensions []DimensionUsage // the late usage by dimension values
 
+	standing *Booked // booking that has all of the late usage; nil: more events are counted than booked
+
 	onlyReported, onlyReportedCharge metering.Decimal // units and charge that the late policy only reports and does not bill
 }
 
@@ -59,7 +61,10 @@ func (c *calculation) units() metering.Decimal {
 
 // charge returns the charge for all units, in the currency's minor unit.
 func (c *calculation) charge() metering.Decimal {
-	if c.trial {
+	switch {
+	case c.late != nil && c.late.standing != nil:
+		return c.late.standing.Charge
+	case c.trial:
 		return metering.Decimal{}
 	}
 	return c.chargeFor(c.measured())
@@ -77,7 +82,7 @@ func (c *calculation) allUsage() Measured {
 	if c.late == nil {
 		return Measured{c.usage, c.events, c.dimensions}
 	}
-	return Measured{c.total(), c.events + c.late.events, AddDimensions(c.dimensions, c.late.dimensions)}
+	return Measured{c.usage, c.events, c.dimensions}.Add(Measured{c.late.usage, c.late.events, c.late.dimensions})
 }
 
 // first returns the first units of the usage, without a number of events.
@@ -292,9 +297,8 @@ func closedCalculation(m metering.Meter, then *ClosedLine) calculation {
 // charge(usage billed so far), at the price of the closed period.
 func (f *Facts) lateCalculation(closed Period, m metering.Meter, then *ClosedLine) calculation {
 	c := closedCalculation(m, then)
-	c.late = &lateUsage{closed: closed.Range}
-	late := f.late(closed, then)
-	c.late.usage, c.late.events, c.late.dimensions = late.Units, late.Events, late.Dimensions
+	late, standing := f.late(closed, then)
+	c.late = &lateUsage{closed: closed.Range, usage: late.Units, events: late.Events, dimensions: late.Dimensions, standing: standing}
 	return c
 }
 

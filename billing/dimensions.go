@@ -81,13 +81,21 @@ func (u DimensionUsage) Equal(o DimensionUsage) bool {
 }
 
 // UnmarshalJSON decodes stored usage. It converts the key to its canonical form, because the database does not keep
-// that form.
+// that form. The units are a sum, which may exceed the bounds of ParseDecimal.
 func (u *DimensionUsage) UnmarshalJSON(text []byte) (err error) {
-	type kept DimensionUsage
-	if err := json.Unmarshal(text, (*kept)(u)); err != nil {
+	var stored struct {
+		Key    json.RawMessage `json:"dimension"`
+		Units  json.Number     `json:"units"`
+		Events int64           `json:"events"`
+	}
+	if err := json.Unmarshal(text, &stored); err != nil {
 		return err
 	}
-	u.Key, err = metering.CanonicalKey(u.Key)
+	if err := u.Units.Scan(stored.Units.String()); err != nil {
+		return err
+	}
+	u.Events = stored.Events
+	u.Key, err = metering.CanonicalKey(stored.Key)
 	return err
 }
 

@@ -121,6 +121,15 @@ func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
 		require.False(t, u.Equal(other), "%s", other.Key)
 	}
 	require.Error(t, json.Unmarshal([]byte(`{"dimension":{"model":"a"},"units":"two"}`), &u))
+
+	// A sum of units has no bound, unlike the units of one event.
+	large := billing.DimensionUsage{Units: metering.MustDecimal("999999999999999999.5").Add(metering.MustDecimal("123456789012345678.25")), Events: 2}
+	for _, of := range []billing.DimensionUsage{large, {Units: metering.Decimal{}.Sub(large.Units), Events: -2}} {
+		text, err := json.Marshal(of)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &u))
+		require.True(t, u.Equal(of), "%s is read as %s", text, u.Units)
+	}
 }
 
 // ByDimension returns the properties of all prices that can charge usage: all versions, the customer's own prices, and

@@ -378,6 +378,72 @@ func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
 	require.EqualValues(t, 4, reports[0].Lines[0].Events)
 }
 
+// A booking stands until more events are counted than it has, also if the same events have other units now. So each
+// booking has more events than the previous one, as the key of stored bookings requires.
+func TestABookingStandsUntilMoreEventsAreCounted(t *testing.T) {
+	t.Parallel()
+	ofBooked := func(scale *int32, usage, booked string) billing.Facts {
+		f := ofLateUsage("0", "0")
+		line := &f.Stored[0].Closed[0]
+		line.Scale, line.Usage = scale, metering.MustDecimal(usage)
+		units := metering.MustDecimal(booked)
+		f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 3, Units: units, Charge: units.Mul(metering.Whole(100))}}
+		return f
+	}
+	for name, c := range map[string]struct {
+		scale         *int32
+		usage, booked string
+	}{
+		"AllDecimals": {nil, "10", "17"},
+		"WholeUnits":  {new(int32), "10.5", "17"}, // 10 units at the close; 10.5 + 17 − 10 would round to 18
+	} {
+		for events := range int64(3) {
+			counted, stored := ofBooked(c.scale, c.usage, c.booked), ofBooked(c.scale, c.usage, c.booked)
+			units := metering.Whole(2)
+			counted = withLate(counted, january, "12", units.String())
+			counted.Usage[0].LateEvents = events
+			stored.LateMonths, stored.Usage = nil, nil
+			stored.Stored[0].Closed[0].LateUsage, stored.Stored[0].Closed[0].LateEvents = &units, &events
+			for _, f := range []billing.Facts{counted, stored} {
+				if len(f.LateMonths) == 0 && events == 0 {
+					continue // neither counted nor stored: the period is not adjustable
+				}
+				plan := billing.NewBooks(f).Plan()
+				require.Empty(t, plan.Bookings, "%s: %d late events", name, events)
+				require.Len(t, plan.Reports, 1, name)
+				require.Equal(t, c.booked, plan.Reports[0].Lines[0].Usage.String(), name)
+				require.EqualValues(t, 3, plan.Reports[0].Lines[0].Events, name)
+			}
+		}
+		f := ofBooked(c.scale, c.usage, c.booked)
+		f = withLate(f, january, "20", "9")
+		f.Usage[0].LateEvents = 3
+		bookings := billing.NewBooks(f).Plan().Bookings
+		require.Len(t, bookings, 1, name)
+		require.EqualValues(t, 4, bookings[0].Events, name)
+	}
+}
+
+// Late usage that arrived before a change of the meter's definition keeps its units and events. Only late usage that
+// arrives after the change is added.
+func TestAnotherDefinitionChangesNoLateUsageThatHasArrived(t *testing.T) {
+	t.Parallel()
+	f := ofLateUsage("17", "7")
+	f.Stored[0].Closed[0].LateDifference = billing.Measured{Units: metering.Whole(5), Events: 2} // 7 units of 2 events, of which the meter now counts 2 units and no event
+	f = withLate(f, january, "12", "2")
+	plan := billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "700", plan.Reports[0].Quantity.String())
+	require.Len(t, plan.Bookings, 1)
+	require.EqualValues(t, 4, plan.Bookings[0].Events)
+
+	f.LateMonths, f.Usage = nil, nil // the meter now counts none of the events
+	plan = billing.NewBooks(f).Plan()
+	require.Len(t, plan.Bookings, 1)
+	require.Equal(t, "15", plan.Bookings[0].Units.String())
+	require.EqualValues(t, 3, plan.Bookings[0].Events)
+}
+
 // The breakdown shows units that are only reported, and not billed, even if the base price covers them.
 func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) {
 	t.Parallel()

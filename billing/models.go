@@ -14,6 +14,18 @@ type Measured struct {
 	Dimensions []DimensionUsage // Units by dimension values, for prices by dimension
 }
 
+// Add returns the sums of units and events, in total and by dimension values.
+func (m Measured) Add(o Measured) Measured {
+	return Measured{m.Units.Add(o.Units), m.Events + o.Events, AddDimensions(m.Dimensions, o.Dimensions)}
+}
+
+// Sub returns the differences of units and events, in total and by dimension values.
+func (m Measured) Sub(o Measured) Measured {
+	return Measured{m.Units.Sub(o.Units), m.Events - o.Events, subtractDimensions(m.Dimensions, o.Dimensions)}
+}
+
+func (m Measured) isZero() bool { return m.Units.IsZero() && m.Events == 0 && len(m.Dimensions) == 0 }
+
 // unitsAlone returns usage without a number of events.
 func unitsAlone(units metering.Decimal) Measured { return Measured{Units: units} }
 

@@ -45,6 +45,11 @@ type ClosedLine struct {
 	Reconciled *Reconciliation // last comparison with final invoices; nil: none yet
 	so         *billedSoFar    // billed total, if it differs and nothing more is reported; else nil. Set by NewBooks
 
+	// Difference between the late usage before the last change of the meter's value property or filters and the usage
+	// of the same events under the new definition. It is added to the counted late usage, so that each late event
+	// counts by the definition at the time of its arrival.
+	LateDifference Measured
+
 	// Late usage, stored before retention can delete its events. nil: late usage is still counted.
 	LateUsage      *metering.Decimal
 	LateEvents     *int64

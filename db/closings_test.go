@@ -486,14 +486,71 @@ func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
 	require.Equal(t, "1100", list[0].Usage.String())
 	require.Equal(t, "5.5", list[0].Amount.String())
 
-	var booked []string
-	rows, err := dbtest.Conn(t).Query(t.Context(), `
+	require.Equal(t, []string{"2: 1000 to 2000 is 5, billed t", "3: 2000 to 2100 is 0.5, billed t"}, b.bookings())
+	require.NoError(t, b.store.Ledger.KeepLateUsage(t.Context(), b.tenant, b.customer.ID, month.End))
+	b.use("1")
+	require.Equal(t, list, adjustments(t, b.accept()), "retention stores the late usage as it was billed")
+}
+
+// TestAnotherDefinitionTakesBackNoLateUsage changes the value property or the filters of a meter after a period closed.
+// Late usage that arrived before the change counts by the previous definition, whether it is booked or not. Only later
+// events count by the new one. The same holds after retention has stored the late usage.
+func TestAnotherDefinitionTakesBackNoLateUsage(t *testing.T) {
+	t.Parallel()
+	property, filters := "b", []metering.Filter{{Property: "kind", Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(`"new"`))}}}
+	for name, change := range map[string]catalog.MeterChange{
+		"ValueProperty": {ValueProperty: &property},
+		"Filters":       {Filters: &filters},
+		"Both":          {ValueProperty: &property, Filters: &filters},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, month := newOldBiller(t)
+			late := func(value, properties string) {
+				event := dbtest.Event(t, "api_call", "acme", month.Start.AddDate(0, 0, 20), value, "", properties)
+				event.ReceivedAt = b.now
+				_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{event})
+				require.NoError(t, err)
+			}
+			b.use("1000") // 14.50
+			b.now = over(month)
+			b.acceptAll()
+			require.Equal(t, 1, b.closePeriods().Closed)
+			late("1000", `{"b":5,"kind":"old"}`)
+			require.Equal(t, "5", adjustments(t, b.accept())[0].Amount.String())
+			late("200", `{"b":7,"kind":"new"}`) // it is booked after the change
+
+			_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, change)
+			require.NoError(t, err)
+			late("400", `{"b":11,"kind":"old"}`) // it arrives during the backfill
+			require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+			list := adjustments(t, b.accept())
+			require.Len(t, list, 1)
+			require.Equal(t, "1600", list[0].Usage.String())
+			late("800", `{"b":800,"kind":"new"}`)
+			list = adjustments(t, b.accept())
+			require.Equal(t, "2400", list[0].Usage.String())
+			want := []string{"2: 1000 to 2000 is 5, billed t", "4: 2000 to 2600 is 3, billed t", "5: 2600 to 3400 is 4, billed t"}
+			require.Equal(t, want, b.bookings())
+
+			require.NoError(t, b.store.Ledger.KeepLateUsage(t.Context(), b.tenant, b.customer.ID, month.End))
+			b.useProvider("https://other.example.com/")
+			require.Empty(t, adjustments(t, b.accept()), "all of it is billed")
+			require.Equal(t, want, b.bookings())
+		})
+	}
+}
+
+// bookings returns the tenant's bookings of late usage as texts, in order.
+func (b *biller) bookings() []string {
+	b.Helper()
+	rows, err := b.connect().Query(b.Context(), `
 		select format('%s: %s to %s is %s, billed %s', event_count, trim_scale(units_before), trim_scale(units), trim_scale(amount), billed)
 		from billing_adjustments
 		where tenant_id = $1
 		order by id`, b.tenant)
-	require.NoError(t, err)
-	booked, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
-	require.Equal(t, []string{"2: 1000 to 2000 is 5, billed t", "3: 2000 to 2100 is 0.5, billed t"}, booked)
+	require.NoError(b, err)
+	booked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(b, err)
+	return booked
 }

@@ -157,6 +157,46 @@ func TestALateTokenIsChargedByTheOwnPriceThatTheClosedPeriodHad(t *testing.T) {
 	require.JSONEq(t, `[{"dimension":{"region":"eu"},"units":120,"events":2},{"dimension":{"region":"us"},"units":60,"events":2}]`, kept)
 }
 
+// TestALateTokenKeepsItsChargeWhenTheFiltersChange changes the filters of the tokens twice. Late usage of each region
+// counts by the filters at the time of its arrival.
+func TestALateTokenKeepsItsChargeWhenTheFiltersChange(t *testing.T) {
+	t.Parallel()
+	b, month := newPricedThree(t)
+	within := b.now
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	require.Equal(t, "220 0", fmt.Sprint(b.line(within).Charge, " ", b.line(within).LateCharge))
+	count := func(property, value string) {
+		filters := []metering.Filter{{Property: property, Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(value))}}}
+		_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.tokens.Slug, catalog.MeterChange{Filters: &filters})
+		require.NoError(t, err)
+		require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+	}
+	send := func(model, region, value, lateCharge string) {
+		b.sendToken("acme", model, region, value, within)
+		require.Equal(t, lateCharge, b.line(within).LateCharge.String())
+	}
+	send("large", "us", "10", "20")
+	b.acceptAll()
+	send("small", "eu", "7", "27")
+	count("model", `"large"`)
+	send("small", "us", "100", "27")
+	send("large", "eu", "1", "28")
+	b.acceptAll()
+	count("region", `"us"`)
+	send("large", "eu", "100", "28")
+	send("small", "us", "2", "32")
+	b.acceptAll()
+
+	var booked string
+	b.scan(`select dimensions::text from billing_adjustments where tenant_id = $1 and meter_id = $2 order by id desc limit 1`, []any{b.tenant, b.tokens.ID}, &booked)
+	require.JSONEq(t, `[{"dimension":{"region":"eu"},"units":128,"events":4},{"dimension":{"region":"us"},"units":62,"events":3}]`, booked)
+	require.NoError(t, b.store.Ledger.KeepLateUsage(t.Context(), b.tenant, b.customer.ID, month.End))
+	require.Equal(t, "32", b.line(within).LateCharge.String())
+	require.Empty(t, b.plan(anew).Send)
+}
+
 // TestUsageByDimensionOfSeveralSchedules moves the tokens to another billing schedule of the customer.
 // That schedule has the base price and the included units again.
 func TestUsageByDimensionOfSeveralSchedules(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 var dimensionColumns = []struct{ read, write string }{
 	{readTotals("dimensions"), writeTotals("dimensions")},
 	{readTotals("late_dimensions"), writeTotals("late_dimensions")},
+	{readTotals("late_difference_dimensions"), writeTotals("late_difference_dimensions")},
 	{readTotals("working"), writeTotals("working")},
 	{
 		`select id, dimensions::text from billing_adjustments where tenant_id = $1 and customer_id = $2 and dimensions is not null`,

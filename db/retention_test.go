@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -419,6 +420,69 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Equal(t, before, statement(), "it comes too late to be billed")
 	require.Empty(t, b.plan(anew).Send)
 	retain()
+}
+
+// TestWhatCameLateInAPartOfAnHourKeepsItsValue uses periods of two billing schedules that border on each other in the
+// middle of an hour, so that late usage is counted from events. The value property of the meter changes twice.
+func TestWhatCameLateInAPartOfAnHourKeepsItsValue(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	now := b.now
+	start := metering.Instant(now.AddDate(0, 0, -90).Truncate(24 * time.Hour).Add(25 * time.Minute))
+	moved := start.AddDate(0, 0, 20)
+	closed, open := metering.Range{Start: start, End: start.AddDate(0, 0, 40)}, metering.Range{Start: start.AddDate(0, 0, 40), End: now.AddDate(0, 0, 10)}
+	b.created(start)
+	b.price("0", "0", "1")
+	b.exec(`insert into billing_stream_meters (tenant_id, customer_id, meter_id, stream, effective_from, recorded_at) values ($1, $2, $3, 1, $4, $4)`, b.tenant, b.customer.ID, b.meter.ID, moved)
+	b.exec(`update customers set streams = 2 where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	for stream := range 2 {
+		for _, period := range []metering.Range{closed, open} {
+			b.exec(`insert into billing_periods (tenant_id, customer_id, stream, starts_at, ends_at) values ($1, $2, $3, $4, $5)`, b.tenant, b.customer.ID, stream, period.Start, period.End)
+		}
+	}
+	late := func(value, inB string) {
+		for _, at := range []time.Time{start.Add(time.Minute), moved.Add(-time.Minute), moved, closed.End.Add(-time.Microsecond)} {
+			e := dbtest.Event(t, "api_call", "acme", at, value, "", `{"b":`+inB+`}`)
+			e.ReceivedAt = b.now
+			_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{e})
+			require.NoError(t, err)
+		}
+	}
+	change := func(property string) {
+		_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{ValueProperty: &property})
+		require.NoError(t, err)
+		require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+	}
+	requireLate := func(want string) {
+		list, err := dbtest.Items(b.store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: now}, 10, now))
+		require.NoError(t, err)
+		var all []string
+		for _, s := range list {
+			if s.Start.Equal(start) {
+				all = append(all, s.Lines[0].LateUsage.String())
+			}
+		}
+		require.Equal(t, []string{want, want}, all, "by billing schedule")
+	}
+	late("100", "1")
+	b.now = closed.End.Add(72 * time.Hour)
+	b.acceptAll()
+	b.closePeriods()
+	requireLate("0")
+	late("10", "3")
+	requireLate("20")
+	change("b")
+	requireLate("20")
+	late("1000", "5")
+	requireLate("30")
+	change("")
+	requireLate("30")
+	late("7", "2000")
+	requireLate("44")
+	require.NoError(t, b.store.Ledger.KeepLateUsage(t.Context(), b.tenant, b.customer.ID, closed.End))
+	requireLate("44")
+	late("1", "1")
+	requireLate("44")
 }
 
 // TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses makes the settlement of one customer's late usage fail. Only

@@ -173,6 +173,12 @@ create table billing_period_totals (
   test             boolean not null, -- closed in test mode, which charges nothing
   trial            boolean not null default false, -- neither the usage nor late usage is charged
   scale            smallint, -- decimals of the units that the charge is for; null: all decimals of the usage
+  -- The late usage before the last change of the meter's value property or
+  -- filters, less the usage of the same events under the new definition. It is
+  -- added to the counted late usage.
+  late_difference_usage      numeric not null default 0,
+  late_difference_count      bigint not null default 0,
+  late_difference_dimensions jsonb, -- late_difference_usage by dimension values
   late_usage       numeric, -- late usage up to the deletion of the period's events; null: the events are kept
   late_count       bigint,
   late_dimensions  jsonb, -- late_usage by dimension values

@@ -193,7 +193,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 
 var selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.dimensions, t.price_version, ` + catalog.SourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
-	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, t.late_dimensions, p.starts_at, b.event_count, b.units, b.charge, b.dimensions, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
+	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions, t.late_usage, t.late_count, t.late_dimensions, p.starts_at, b.event_count, b.units, b.charge, b.dimensions, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
@@ -236,7 +236,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	}
 	n := &reconciled
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.Dimensions, &l.PriceVersion, &l.Source, &l.Terms, &l.price, &l.Charge, &l.Currency,
-		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateUsage, &l.LateEvents, &l.LateDimensions,
+		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateDifference.Units, &l.LateDifference.Events, &l.LateDifference.Dimensions, &l.LateUsage, &l.LateEvents, &l.LateDimensions,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.Dimensions, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
 	if l.bookedEvents != nil {

@@ -28,8 +28,12 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 		if err != nil {
 			return err
 		}
+		by, err := usage.ClosedDimensions(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
 		for stream := range streams {
-			r := &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer, facts: billing.Facts{Stream: stream, Feeds: feeds, Meters: meters}}
+			r := &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer, facts: billing.Facts{Stream: stream, Feeds: feeds, Meters: meters}, by: by}
 			if err := r.keepLate(tx, edge); err != nil {
 				return err
 			}
@@ -38,52 +42,74 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 	})
 }
 
-// keepLate stores the late usage of the schedule's closed periods that begin before edge. It stores 0 for
-// meters without late usage, and skips totals with stored late usage.
+// keepLate stores the late usage of the schedule's closed periods that begin before edge, as it is billed. It skips lines
+// with stored late usage.
 func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
+	if err := r.closedBefore(tx, edge); err != nil {
+		return err
+	}
+	var ranges []metering.Range
+	for _, p := range r.facts.Stored {
+		ranges = append(ranges, p.Range)
+	}
+	if err := r.totalsOf(ranges); err != nil {
+		return err
+	}
+	used := make(map[usedPlace]billing.Usage)
+	for _, u := range r.facts.Usage {
+		used[usedPlace{u.Period, u.MeterID}] = u
+	}
+	var batch pgx.Batch
+	for _, p := range r.facts.Stored {
+		for _, l := range p.Closed {
+			late := l.CountLate(used[usedPlace{p.Start, l.MeterID}])
+			batch.Queue(`
+				update billing_period_totals
+				set late_usage = $4, late_count = $5, late_dimensions = $6
+				where tenant_id = $1
+				  and period_id = $2
+				  and meter_id = $3`, r.tenant, p.ID, l.MeterID, late.Units, late.Events, late.Dimensions)
+		}
+	}
+	return tx.SendBatch(r.ctx, &batch).Close()
+}
+
+// usedPlace identifies the usage of a meter in a period.
+type usedPlace struct {
+	start time.Time
+	meter metering.MeterID
+}
+
+// closedBefore reads the schedule's closed periods that begin before edge, with the lines whose late usage is still
+// counted.
+func (r *factReader) closedBefore(tx pgx.Tx, edge time.Time) error {
 	rows, err := tx.Query(r.ctx, `
-		select starts_at, ends_at
-		from billing_periods
-		where tenant_id = $1
-		  and customer_id = $2
-		  and stream = $4
-		  and closed_at is not null
-		  and starts_at < $3`, r.tenant, r.customer, edge, r.facts.Stream)
-	if err != nil {
-		return err
-	}
-	closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
-	if err != nil {
-		return err
-	}
-	if r.by, err = usage.ClosedDimensions(r.ctx, tx, r.tenant); err != nil {
-		return err
-	}
-	counted, err := r.usedIn(usage.ReadTotals, r.facts.Meters, closed)
-	if err != nil {
-		return err
-	}
-	const update = `
-		update billing_period_totals t
-		set late_usage = $5, late_count = $6, late_dimensions = $8
+		select p.id, p.starts_at, p.ends_at, t.meter_id, g.aggregation, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions
 		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
+		join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
 		where p.tenant_id = $1
 		  and p.customer_id = $2
-		  and p.stream = $7
+		  and p.stream = $4
 		  and p.closed_at is not null
-		  and t.tenant_id = p.tenant_id
-		  and t.period_id = p.id
-		  and t.meter_id = any($4)
-		  and t.late_count is null`
-	var batch pgx.Batch
-	all := make([]metering.MeterID, len(r.facts.Meters))
-	for i, m := range r.facts.Meters {
-		all[i] = m.ID
+		  and p.starts_at < $3
+		  and t.late_count is null
+		order by p.id, t.meter_id`, r.tenant, r.customer, edge, r.facts.Stream)
+	if err != nil {
+		return err
 	}
-	for _, c := range counted {
-		_, late := c.ByDimension(c.Aggregation)
-		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.Within.Start, []metering.MeterID{c.Meter}, c.Late, c.Tally.LateCount, r.facts.Stream, late)
+	for rows.Next() {
+		var p billing.Period
+		var l billing.ClosedLine
+		d := &l.LateDifference
+		if err := rows.Scan(&p.ID, &p.Start, &p.End, &l.MeterID, &l.Aggregation, &d.Units, &d.Events, &d.Dimensions); err != nil {
+			return err
+		}
+		if n := len(r.facts.Stored); n == 0 || r.facts.Stored[n-1].ID != p.ID {
+			r.facts.Stored = append(r.facts.Stored, p)
+		}
+		last := &r.facts.Stored[len(r.facts.Stored)-1]
+		last.Closed = append(last.Closed, l)
 	}
-	batch.Queue(update+` and p.starts_at < $3`, r.tenant, r.customer, edge, all, metering.Decimal{}, 0, r.facts.Stream, nil)
-	return tx.SendBatch(r.ctx, &batch).Close()
+	return rows.Err()
 }

@@ -310,8 +310,9 @@ func fetchPast(ctx context.Context, q pg.Querier, fn func(*metering.Event, bool)
 	return tag.RowsAffected() == fetchedAtOnce, err
 }
 
-// Complete switches reads and billing to the meter version, in one transaction. It returns CodeConflict if past
-// events of the version are not counted yet. It changes nothing if the version is already complete or retired.
+// Complete switches reads and billing to the meter version, in one transaction. The late usage of closed periods does not
+// change. Complete returns CodeConflict if past events of the version are not counted yet. It changes nothing if the
+// version is already complete or retired.
 func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	if err := s.requireCounted(ctx, tenant, version); err != nil {
 		return err
@@ -322,6 +323,9 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 		}
 		g, err := meterVersionByID(ctx, tx, tenant, version)
 		if err != nil || g.Status != metering.Backfilling {
+			return err
+		}
+		if err := keepLateUsage(ctx, tx, tenant, g); err != nil {
 			return err
 		}
 		if _, err := catalog.RaiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous version

@@ -345,13 +345,14 @@ func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	require.Empty(t, plan.Reports, "February's statement keeps it")
 
 	f = withLate(f, january, "1300", "1200")
+	f.Usage[0].LateEvents = 2
 	plan = billing.NewBooks(f).Plan()
 	require.False(t, plan.Bookings[0].Billed)
 	require.Equal(t, "1", plan.Bookings[0].Charge.Sub(plan.Bookings[0].ChargeBefore).String())
 	require.Equal(t, "5", plan.Reports[0].Lines[1].Amount.String())
 	require.Equal(t, "1000", plan.Reports[0].Lines[1].Quantity.String())
 
-	f.Booked[0].Units, f.Booked[0].Charge = metering.Whole(1300), metering.Whole(16)
+	f.Booked[0].Events, f.Booked[0].Units, f.Booked[0].Charge = 3, metering.Whole(1300), metering.Whole(16)
 	f.Booked[0].OnlyReported, f.Booked[0].OnlyReportedCharge = metering.Whole(200), metering.Whole(1)
 	f.Settings.LatePolicy = metering.AdjustLate
 	f.Now = march.Start.AddDate(0, 0, 20)

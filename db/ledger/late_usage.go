@@ -42,8 +42,8 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 	})
 }
 
-// keepLate stores the late usage of the schedule's closed periods that begin before edge, as it is billed. It skips lines
-// with stored late usage.
+// keepLate stores the late usage of the schedule's closed periods that begin before edge, as report plans count it. It
+// skips lines with stored late usage.
 func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	if err := r.closedBefore(tx, edge); err != nil {
 		return err
@@ -80,8 +80,7 @@ type usedPlace struct {
 	meter metering.MeterID
 }
 
-// closedBefore reads the schedule's closed periods that begin before edge, with the lines whose late usage is still
-// counted.
+// closedBefore reads the schedule's closed periods that begin before edge. It skips lines with stored late usage.
 func (r *factReader) closedBefore(tx pgx.Tx, edge time.Time) error {
 	rows, err := tx.Query(r.ctx, `
 		select p.id, p.starts_at, p.ends_at, t.meter_id, g.aggregation, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions

@@ -76,8 +76,8 @@ func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, nex
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// closedLinesWithLateUsage returns the meter's closed lines whose late usage is still counted, of the customers that
-// have late usage by one of the versions.
+// closedLinesWithLateUsage returns the meter's closed lines of the customers that have late usage by one of the versions.
+// It skips lines with late usage that is stored, because it is no longer counted.
 func closedLinesWithLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, current, next metering.MeterVersion) ([]closedLine, error) {
 	rows, err := tx.Query(ctx, `
 		select p.id, p.customer_id, p.stream, p.starts_at, p.ends_at, g.aggregation, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions, `+FeedsOfCustomer+`
@@ -88,12 +88,7 @@ func closedLinesWithLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.Te
 		where t.tenant_id = $1
 		  and t.meter_id = $2
 		  and t.late_count is null
-		  and c.id in (
-		    select u.customer_id
-		    from usage_months u
-		    where u.tenant_id = $1
-		      and u.meter_version_id = any($3)
-		      and u.late_count > 0)`, tenant, next.MeterID, []metering.MeterVersionID{current.ID, next.ID})
+		  and c.id in (`+customersWithLateUsage+`)`, tenant, next.MeterID, []metering.MeterVersionID{current.ID, next.ID})
 	if err != nil {
 		return nil, fmt.Errorf("find late usage: %w", err)
 	}

@@ -533,6 +533,20 @@ var SelectLateMonths = `
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 
+// customersWithLateUsage is the SQL of the customers that have late usage by one of the meter versions $3.
+const customersWithLateUsage = `
+		    select u.customer_id
+		    from usage_monthly u
+		    where u.tenant_id = $1
+		      and u.meter_version_id = any($3)
+		      and u.late_count > 0
+		    union
+		    select u.customer_id
+		    from usage_unfolded u
+		    where u.tenant_id = $1
+		      and u.meter_version_id = any($3)
+		      and u.late_count > 0`
+
 // DailyCount reads the sum and the number of the events on the UTC day that begins at @from, by customer and event
 // type. The database maintains usage_daily independently of the rollups. The daily audit compares both.
 const DailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

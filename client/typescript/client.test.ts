@@ -39,6 +39,8 @@ test("a price is charged to the last digit", async () => {
   const body = { base_price: "0.000000000001", included_units: "0", overage_rate: "1" };
   const path = { slug: "calls" };
   const { error } = await client.PUT("/v1/meters/{slug}/pricing", { params: { path }, body });
+  const changes = error!.confirmation!.changes.map(({ before, after }) => [before, after.slice(0, 21)]);
+  assert.deepEqual(changes, [["0", "123456789012345678.12"]]);
   const confirmed = { ...body, confirm: error!.confirmation!.token };
   const priced = await client.PUT("/v1/meters/{slug}/pricing", { params: { path }, body: confirmed });
   assert.equal(priced.data?.current?.base_price, "0.000000000001");

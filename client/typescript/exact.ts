@@ -31,12 +31,17 @@ export const parseExactly = <Body>(text: string) => eachDecimal(parse(text, unde
 const exactNumber = (text: string) => (String(Number(text)) === text ? Number(text) : new LosslessNumber(text));
 const asText = (value: unknown) => (typeof value === "number" || isLosslessNumber(value) ? value.toString() : value);
 
-/** A copy of the tree with every decimal changed. */
+/**
+ * Returns a copy of the tree with every decimal changed. A name can be that of a decimal in one type and that of a
+ * free-form object in another, such as before. The value distinguishes them.
+ */
 function eachDecimal(tree: unknown, change: (value: unknown) => unknown, name = ""): unknown {
   if (Array.isArray(tree)) return tree.map((item) => eachDecimal(item, change, name));
   if (typeof tree !== "object" || tree === null || Object.getPrototypeOf(tree) !== Object.prototype) {
     return decimals.has(name) ? change(tree) : tree;
   }
-  const fields = Object.entries(tree).map(([field, value]) => [field, freeForm.has(field) ? value : eachDecimal(value, change, field)]);
+  const fields = Object.entries(tree).map(([field, value]) => [field, freeForm.has(field) && isObject(value) ? value : eachDecimal(value, change, field)]);
   return Object.fromEntries(fields);
 }
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null && !isLosslessNumber(value) && !Array.isArray(value);

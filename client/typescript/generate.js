@@ -13,12 +13,18 @@ function decimalAsText(schema) {
   return [schema.type].flat().includes("null") ? ts.factory.createUnionTypeNode([text, nothing]) : text;
 }
 
+// exact.ts distinguishes a free-form object from a decimal of the same name by its value.
+function addFree(name, schema) {
+  if ([schema.type].flat().some((type) => type !== "object" && type !== "null")) throw new Error(`${name} has properties of any name, and is not always an object`);
+  names.free.add(name);
+}
+
 const names = { decimal: new Set(), other: new Set(), free: new Set() };
 const { components } = JSON.parse(await readFile(source, "utf8"));
 for (const { properties = {} } of Object.values(components.schemas)) {
   for (const [name, schema] of Object.entries(properties)) {
     if ((schema.items ?? schema).format === "decimal") names.decimal.add(name);
-    else if (schema.additionalProperties) names.free.add(name);
+    else if (schema.additionalProperties) addFree(name, schema);
     else if (/integer|number|string/.test(schema.type)) names.other.add(name);
   }
 }

@@ -1,11 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 )
 
@@ -13,9 +14,10 @@ import (
 // returns a *StatementError for the first difference, and for a step that this version of the client does
 // not know. Verify the signature of the message first.
 //
-// A line without steps repeats an earlier statement and is not verified. Steps without a formula are not
-// recomputed: usage, fields of the price, lines of a provider's price, and previously billed units and
-// amounts.
+// The rules are in docs/api/clients.md: the order of steps, the unit, the decimals and the number of events
+// of each step, and the formulas. A line without steps repeats an earlier statement and is not verified.
+// Steps without a formula are not recomputed: usage, fields of the price, lines of a provider's price, and
+// previously billed units and amounts.
 func VerifyStatement(body []byte) (err error) {
 	var message struct {
 		Type string `json:"type"`
@@ -40,14 +42,20 @@ func VerifyStatement(body []byte) (err error) {
 			panic(failure)
 		}
 	}()
-	for i := range message.Data.Meters {
-		line = message.Data.Meters[i]
-		line.verify(fmt.Sprintf("meters[%d]", i))
+	verifyAll := func(kind string, lines []statementLine) {
+		subjects := make(map[lineSubject]bool)
+		for i := range lines {
+			line = lines[i]
+			path, subject := fmt.Sprintf("%s[%d]", kind, i), lineSubject{line.MeterID, line.Period.Start}
+			if subjects[subject] {
+				fail(path+"/meter_id", json.Number(line.MeterID), "an earlier line has the same meter and period")
+			}
+			subjects[subject] = true
+			line.verify(kind, path)
+		}
 	}
-	for i := range message.Data.Adjustments {
-		line = message.Data.Adjustments[i]
-		line.verify(fmt.Sprintf("adjustments[%d]", i))
-	}
+	verifyAll("meters", message.Data.Meters)
+	verifyAll("adjustments", message.Data.Adjustments)
 	return nil
 }
 
@@ -67,7 +75,14 @@ func (e *StatementError) Error() string {
 	return fmt.Sprintf("%s (%s) is %s, but recomputed it is %s", e.Path, e.MeterSlug, e.Stated, e.Recomputed)
 }
 
+// lineSubject identifies the usage that a line bills. A statement bills it once.
+type lineSubject struct{ meterID, periodStart string }
+
 type statementLine struct {
+	Period struct {
+		Start string `json:"start"`
+	} `json:"period"` // only of an adjustment
+	MeterID   string          `json:"meter_id"`
 	MeterSlug string          `json:"meter_slug"`
 	Currency  string          `json:"currency"`
 	Usage     json.Number     `json:"usage"`
@@ -77,62 +92,89 @@ type statementLine struct {
 }
 
 type statementStep struct {
-	Name       string          `json:"name"`
-	Amount     json.Number     `json:"amount"`
-	Unit       string          `json:"unit"`
-	RoundedTo  json.Number     `json:"rounded_to"`
-	EventCount json.Number     `json:"event_count"`
-	Tier       json.Number     `json:"tier"`
-	Above      json.Number     `json:"above"`
-	UpTo       json.Number     `json:"up_to"`
-	Steps      []statementStep `json:"steps"`
+	Name           string          `json:"name"`
+	Amount         json.Number     `json:"amount"`
+	Unit           string          `json:"unit"`
+	RoundedTo      json.Number     `json:"rounded_to"`
+	EventCount     json.Number     `json:"event_count"`
+	DimensionPrice json.Number     `json:"dimension_price"`
+	Tier           json.Number     `json:"tier"`
+	Above          json.Number     `json:"above"`
+	UpTo           json.Number     `json:"up_to"`
+	Steps          []statementStep `json:"steps"`
 
 	path          string
 	stated, exact *big.Rat // exact: the value before rounding
+	events        *big.Rat
 	parts         breakdown
 }
 
 // breakdown contains verified steps. outer is the breakdown that contains the owner of these steps.
 type breakdown struct {
 	steps []*statementStep
-	at    *statementStep // the step being verified
 	owner *statementStep
 	outer *breakdown
 }
 
-// verify recomputes the steps in order, and then the fields of the line.
-func (l statementLine) verify(path string) {
+// verify recomputes the steps in order, and then the fields of the line. kind is the list of the line, which
+// decides the order of its steps.
+func (l statementLine) verify(kind, path string) {
 	if len(l.Steps) == 0 {
 		return
 	}
-	b := l.verifySteps(l.Steps, path, breakdown{})
+	b := l.verifySteps(kind, l.Steps, path, breakdown{})
 	compare(path+"/usage", l.Usage, b.get("quantity", "reported_units", "total_usage", "usage").stated)
 	compare(path+"/unit_price", l.UnitPrice, unitPrice(b))
-	compare(path+"/amount", l.Amount, b.get("amount_with_adjustments", "amount", "charge").stated)
+	compare(path+"/amount", l.Amount, b.get("amount", "charge").stated)
 }
 
-func (l statementLine) verifySteps(steps []statementStep, path string, b breakdown) breakdown {
-	b.at = b.owner
+// verifySteps recomputes the steps of a line, or the parts of a step. list is the kind of the line, or the
+// name of that step.
+func (l statementLine) verifySteps(list string, steps []statementStep, path string, b breakdown) breakdown {
 	for i := range steps {
 		s := &steps[i]
 		s.path = fmt.Sprintf("%s/%s[%d]", path, s.Name, i)
-		formula, known := formulas[s.Name]
-		if !known {
+		if _, known := formulas[s.Name]; !known {
 			fail(s.path, s.Amount, "the step is unknown, because this client is older than the statement")
 		}
-		if s.Unit != "units" && s.Unit != "packages" && s.Unit != "percent" && s.Unit != l.Currency {
-			panic(&StatementError{Path: s.path + "/unit", Stated: s.Unit, Recomputed: l.Currency})
+	}
+	if names := namesOf(steps); !forms[list].MatchString(names) {
+		fail(path+"/steps", json.Number(strings.TrimSuffix(names, ";")), "a step is missing, repeated or in another order")
+	}
+	for i := range steps {
+		s := &steps[i]
+		if unit := s.expectedUnit(b.owner, l.Currency); s.Unit != unit {
+			panic(&StatementError{Path: s.path + "/unit", Stated: s.Unit, Recomputed: unit})
 		}
 		s.stated = parseDecimal(s.path, s.Amount)
-		s.parts = l.verifySteps(s.Steps, s.path, breakdown{owner: s, outer: &b})
-		b.at, s.exact = s, s.stated
-		if formula != nil {
+		s.events = s.number("event_count", s.EventCount)
+		if len(s.Steps) > 0 {
+			s.parts = l.verifySteps(s.Name, s.Steps, s.path, breakdown{owner: s, outer: &b})
+		}
+		s.exact = s.stated
+		if formula := formulas[s.Name]; formula != nil {
 			s.exact = formula(s, b)
-			compare(s.path, s.Amount, s.rounded())
+		}
+		compare(s.path, s.Amount, s.rounded(b, l.Currency))
+		if events := s.expectedEvents(b); events != nil {
+			compare(s.path+"/event_count", cmp.Or(s.EventCount, "0"), events)
 		}
 		b.steps = append(b.steps, s)
 	}
 	return b
+}
+
+// namesOf returns the names of the steps in the form that forms match. A step with parts ends with a colon.
+func namesOf(steps []statementStep) string {
+	var names strings.Builder
+	for i := range steps {
+		names.WriteString(steps[i].Name)
+		if len(steps[i].Steps) > 0 {
+			names.WriteString(":")
+		}
+		names.WriteString(";")
+	}
+	return names.String()
 }
 
 // find returns the last step with the first name that occurs, or nil.
@@ -150,40 +192,29 @@ func (b breakdown) find(names ...string) (found *statementStep) {
 	return nil
 }
 
-// get returns the step with the first name that occurs. A missing step is an error.
-func (b breakdown) get(names ...string) *statementStep {
-	s := b.find(names...)
-	if s == nil {
-		fail(b.at.path, b.at.Amount, "the step "+names[0]+" is missing")
-	}
-	return s
-}
+// get returns the step with the first name that occurs. forms guarantee that there is one.
+func (b breakdown) get(names ...string) *statementStep { return b.find(names...) }
 
 // sum returns the sum of the amounts of all steps with the names.
 func (b breakdown) sum(names ...string) *big.Rat {
 	total := new(big.Rat)
 	for _, s := range b.steps {
-		for _, name := range names {
-			if s.Name == name {
-				total.Add(total, s.stated)
-			}
+		if slices.Contains(names, s.Name) {
+			total.Add(total, s.stated)
 		}
 	}
 	return total
 }
 
-var decimals = regexp.MustCompile(`^[0-9]{1,2}$`)
-
-// rounded returns the exact amount, rounded to the decimals that the step states.
-func (s *statementStep) rounded() *big.Rat {
-	if s.RoundedTo == "" {
-		return s.exact
+// sumEvents returns the sum of the numbers of events of all steps with the names.
+func (b breakdown) sumEvents(names ...string) *big.Rat {
+	total := new(big.Rat)
+	for _, s := range b.steps {
+		if slices.Contains(names, s.Name) {
+			total.Add(total, s.events)
+		}
 	}
-	if !decimals.MatchString(string(s.RoundedTo)) {
-		fail(s.path+"/rounded_to", s.RoundedTo, "it is no number of decimals")
-	}
-	digits, _ := strconv.Atoi(string(s.RoundedTo))
-	return roundHalfEven(s.exact, digits)
+	return total
 }
 
 // number parses a number of the step other than its amount. A missing number is 0.

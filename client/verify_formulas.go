@@ -8,7 +8,7 @@ import (
 // formula recomputes a step from its parts and the earlier steps in b.
 type formula func(s *statementStep, b breakdown) *big.Rat
 
-// formulas has each step that a statement can contain, as GET /v1/billing/explain names them.
+// formulas has each step that a statement can contain.
 // A step without a formula is taken as stated.
 //
 //nolint:gochecknoglobals // a table
@@ -36,12 +36,12 @@ var formulas = map[string]formula{
 	"fixed_fees":    fixedFees,
 	"usage_charge":  usageCharge,
 
-	"tier":            func(s *statementStep, _ breakdown) *big.Rat { return s.parts.multiply("tier_units", "tier_unit_price") },
+	"tier":            tierCharge,
 	"tier_units":      tierUnits,
 	"tier_unit_price": nil,
-	"tier_flat_fee":   nil,
+	"tier_flat_fee":   tierFlatFee,
 
-	"dimension_charge": exactCharge,
+	"dimension_charge": dimensionCharge,
 	"default_charge":   exactCharge,
 	"matched_units":    sumOfParts,
 	"unrated_units":    sumOfParts,
@@ -57,30 +57,21 @@ var formulas = map[string]formula{
 	"priced_units":    nil,
 	"price_rate":      nil,
 
-	"trial": func(_ *statementStep, b breakdown) *big.Rat { return b.get("exact_charge", "provider_charge").stated },
-	"charge": func(_ *statementStep, b breakdown) *big.Rat {
-		return new(big.Rat).Sub(b.get("exact_charge", "provider_charge").stated, b.sum("trial"))
-	},
+	"trial":  func(_ *statementStep, b breakdown) *big.Rat { return b.get("exact_charge", "provider_charge").stated },
+	"charge": chargeAfterTrial,
 
-	"unbilled_units":      nil,
-	"unbilled_charge":     nil,
 	"closed_units":        nil,
 	"closed_charge":       nil,
 	"only_reported_units": nil,
 	"only_reported":       nil,
 	"elsewhere_units":     sumOfParts,
-	"billed_elsewhere":    sumOfParts,
+	"billed_elsewhere":    billedElsewhere,
 	"part":                nil,
 
 	"quantity": func(_ *statementStep, b breakdown) *big.Rat {
-		return new(big.Rat).Sub(b.units().stated, b.sum("unbilled_units", "closed_units", "only_reported_units", "elsewhere_units"))
+		return new(big.Rat).Sub(b.units().stated, b.sum("closed_units", "only_reported_units", "elsewhere_units"))
 	},
 	"amount": remainingAmount,
-
-	"adjustment": adjustment,
-	"amount_with_adjustments": func(_ *statementStep, b breakdown) *big.Rat {
-		return new(big.Rat).Add(b.get("amount", "charge").stated, b.sum("adjustment"))
-	},
 }
 
 // units returns the step with the units that the price applies to.
@@ -107,11 +98,8 @@ func (b breakdown) divide(x *big.Rat, name string) *big.Rat {
 // requireSum checks that the amount of a step equals the sum of its parts by tier or price.
 func (s *statementStep) requireSum(parts *big.Rat) { compare(s.path, s.Amount, parts) }
 
-// sumOfParts returns the sum of all parts. The amount of a step without parts is not recomputed.
+// sumOfParts returns the sum of all parts, which is 0 without parts.
 func sumOfParts(s *statementStep, _ breakdown) *big.Rat {
-	if len(s.Steps) == 0 {
-		return s.stated
-	}
 	total := new(big.Rat)
 	for _, part := range s.parts.steps {
 		total.Add(total, part.stated)
@@ -147,29 +135,65 @@ func unitCharges(s *statementStep, b breakdown) *big.Rat {
 	return sumOfParts(s, b)
 }
 
-// tierUnits returns the charged units within the bounds of the tier. With the volume model, the only tier
-// contains all charged units.
+// tierUnits returns the charged units within the bounds of the tier. A volume price charges all units in the
+// tier that they reach, so its only tier can be above 1.
 func tierUnits(s *statementStep, b breakdown) *big.Rat {
-	if b.outer == nil || b.outer.outer == nil {
-		fail(s.path, s.Amount, "the step tier is missing")
-	}
 	tier, charged := b.owner, b.outer.outer.get("charged_units").stated
 	above, inTier := tier.number("above", tier.Above), charged
 	if tier.UpTo != "" {
 		inTier = smaller(inTier, tier.number("up_to", tier.UpTo))
 	}
-	isVolume := tier.number("tier", tier.Tier).Cmp(big.NewRat(1, 1)) > 0 && len(b.outer.steps) == 0
-	if isVolume && inTier == charged && charged.Cmp(above) > 0 {
+	units := larger(new(big.Rat).Sub(inTier, above), new(big.Rat))
+	isFirst := tier.tierNumber().Cmp(one) == 0
+	if !isFirst && units.Sign() == 0 {
+		fail(tier.path, tier.Amount, "the charged units do not reach the tier")
+	}
+	if !isFirst && len(b.outer.steps) == 0 && inTier.Cmp(charged) == 0 {
 		return charged
 	}
-	return larger(new(big.Rat).Sub(inTier, above), new(big.Rat))
+	return units
 }
 
-func fixedFees(s *statementStep, b breakdown) *big.Rat {
-	units := b.units()
-	events := larger(units.number("event_count", units.EventCount), new(big.Rat)) // 0 with reported_units, which have no number of events
-	compare(s.path+"/event_count", cmp.Or(s.EventCount, "0"), events)
-	return new(big.Rat).Mul(b.get("fixed_fee").stated, events)
+// tierCharge checks that the tier follows the previous tier without a gap.
+func tierCharge(s *statementStep, b breakdown) *big.Rat {
+	number, above := s.tierNumber(), s.number("above", s.Above)
+	if previous := b.find("tier"); previous != nil {
+		compare(s.path+"/tier", s.Tier, new(big.Rat).Add(previous.tierNumber(), one))
+		compare(s.path+"/above", cmp.Or(s.Above, "0"), previous.number("up_to", previous.UpTo))
+	} else if number.Cmp(one) == 0 && above.Sign() != 0 {
+		compare(s.path+"/above", s.Above, new(big.Rat))
+	}
+	return s.parts.multiply("tier_units", "tier_unit_price")
+}
+
+// tierFlatFee checks that each fee belongs to another tier of unit_charges.
+func tierFlatFee(s *statementStep, b breakdown) *big.Rat {
+	number, previous := s.tierNumber(), b.find("tier_flat_fee")
+	if previous != nil && number.Cmp(previous.tierNumber()) <= 0 {
+		fail(s.path+"/tier", s.Tier, "the fees are not in the order of the tiers")
+	}
+	for _, tier := range b.outer.get("unit_charges").parts.steps {
+		if tier.tierNumber().Cmp(number) == 0 {
+			return s.stated
+		}
+	}
+	fail(s.path+"/tier", s.Tier, "unit_charges has no such tier")
+	return nil
+}
+
+var one = big.NewRat(1, 1)
+
+// tierNumber returns the number of the step's tier, from 1.
+func (s *statementStep) tierNumber() *big.Rat {
+	number := s.number("tier", s.Tier)
+	if number.Cmp(one) < 0 {
+		fail(s.path+"/tier", cmp.Or(s.Tier, "absent"), "it is no number of a tier")
+	}
+	return number
+}
+
+func fixedFees(_ *statementStep, b breakdown) *big.Rat {
+	return new(big.Rat).Mul(b.get("fixed_fee").stated, larger(b.units().events, new(big.Rat)))
 }
 
 // usageCharge returns the charge of the price model, or the sum of the exact charges by dimension.
@@ -181,17 +205,32 @@ func usageCharge(_ *statementStep, b breakdown) *big.Rat {
 		charges := b.divide(b.get("unit_charges").stated, "per_units")
 		return new(big.Rat).Add(charges, b.sum("flat_fees", "fixed_fees"))
 	}
-	charge, units := new(big.Rat), b.sum("unrated_units")
+	charge, units, events := new(big.Rat), b.sum("unrated_units"), b.sumEvents("unrated_units")
 	for _, s := range b.steps {
 		if s.Name == "dimension_charge" || s.Name == "default_charge" {
 			charge.Add(charge, s.exact)
 			units.Add(units, s.parts.sum("matched_units"))
+			events.Add(events, s.parts.sumEvents("matched_units"))
 		}
 	}
-	if b.find("reported_units") == nil {
-		b.units().requireSum(units)
+	of := b.units()
+	if of.Name != "reported_units" || units.Cmp(of.stated) > 0 { // rounding can leave less than reported_units
+		of.requireSum(units)
 	}
+	compare(of.path+"/event_count", cmp.Or(of.EventCount, "0"), events)
 	return charge
+}
+
+// dimensionCharge returns the exact charge of a price by dimension. It checks that each price is listed once.
+func dimensionCharge(s *statementStep, b breakdown) *big.Rat {
+	number, previous := s.number("dimension_price", s.DimensionPrice), new(big.Rat)
+	if last := b.find("dimension_charge"); last != nil {
+		previous = last.number("dimension_price", last.DimensionPrice)
+	}
+	if number.Cmp(previous) <= 0 {
+		fail(s.path+"/dimension_price", cmp.Or(s.DimensionPrice, "absent"), "the prices are not in the order of their numbers")
+	}
+	return exactCharge(s, b)
 }
 
 // exactCharge returns the charge of a price by dimension before rounding.
@@ -199,8 +238,9 @@ func exactCharge(s *statementStep, _ breakdown) *big.Rat {
 	return s.parts.get("usage_charge", "overage_charge").exact
 }
 
+// boundedCharge returns the charge within its bounds. Like every charge, it contains quotients before rounding.
 func boundedCharge(_ *statementStep, b breakdown) *big.Rat {
-	charge := new(big.Rat).Add(b.get("base_price").stated, b.get("usage_charge", "overage_charge").stated)
+	charge := new(big.Rat).Add(b.get("base_price").stated, b.get("usage_charge", "overage_charge").exact)
 	if least := b.find("minimum_charge"); least != nil {
 		charge = larger(charge, least.stated)
 	}
@@ -210,20 +250,27 @@ func boundedCharge(_ *statementStep, b breakdown) *big.Rat {
 	return charge
 }
 
+func chargeAfterTrial(_ *statementStep, b breakdown) *big.Rat {
+	if b.find("trial") != nil {
+		return new(big.Rat)
+	}
+	return b.get("exact_charge", "provider_charge").exact
+}
+
+// billedElsewhere returns the sum of all parts. At a provider's price, only the sum is stated.
+func billedElsewhere(s *statementStep, b breakdown) *big.Rat {
+	if len(s.Steps) == 0 && b.find("provider_charge") != nil && b.find("late_usage") == nil {
+		return s.stated
+	}
+	return sumOfParts(s, b)
+}
+
 func remainingAmount(_ *statementStep, b breakdown) *big.Rat {
 	if b.find("trial") != nil {
 		return new(big.Rat)
 	}
-	billed := b.sum("unbilled_charge", "closed_charge", "only_reported", "billed_elsewhere")
+	billed := b.sum("closed_charge", "only_reported", "billed_elsewhere")
 	return new(big.Rat).Sub(b.get("charge").stated, billed)
-}
-
-// adjustment returns the result of the step's own breakdown, or the sum of reported parts.
-func adjustment(s *statementStep, b breakdown) *big.Rat {
-	if result := s.parts.find("amount", "charge"); result != nil {
-		return result.stated
-	}
-	return sumOfParts(s, b)
 }
 
 // unitPrice returns the rate of the last charged unit. It is 0 without charged units, and for prices by

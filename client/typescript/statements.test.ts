@@ -1,4 +1,4 @@
-// Verifies real statements, and copies with one changed number. The results must equal those of the other clients.
+// Verifies real statements, and wrong copies of them. The results must equal those of the other clients.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -8,7 +8,8 @@ const testdata = new URL("../../testdata/", import.meta.url); // relative to dis
 const statements = readFileSync(new URL("statements.jsonl", testdata), "utf8").trimEnd().split("\n");
 const results = JSON.parse(readFileSync(new URL("statements.json", testdata), "utf8")) as {
   unnoticed: string[];
-  refused?: { replace: string; with: string; message: string }[];
+  removable: string[];
+  refused?: { changes: [string, string][]; message: string }[];
 }[];
 const number = /(?:"name":"(\w+)",)?"(usage|unit_price|amount|event_count|above|up_to)":(-?[0-9.]+)/g;
 
@@ -39,12 +40,31 @@ function increased(stated: string): string {
   return `${digits < 0n ? "-" : ""}${padded.slice(0, point)}${fraction && "."}${padded.slice(point)}`;
 }
 
-test("the messages are those of the other clients", () => {
-  const [statement = ""] = statements;
-  const refused = results[0]?.refused ?? [];
-  assert.notEqual(refused.length, 0);
-  for (const change of refused) {
-    assert.throws(() => verifyStatement(statement.replace(change.replace, () => change.with)), { message: change.message });
+const leaf = /\{"name":"(\w+)"[^{}]*\}/g;
+
+test("each missing step is noticed", () => {
+  for (const [i, statement] of statements.entries()) {
+    const removable: string[] = [];
+    for (const [n, { index, 0: match, 1: step }] of [...statement.matchAll(leaf)].entries()) {
+      const [before, after] = [statement.slice(0, index), statement.slice(index + match.length)];
+      try {
+        verifyStatement(after.startsWith(",") ? before + after.slice(1) : before.replace(/,$/, "") + after);
+        removable.push(`${n} ${step}`);
+      } catch (error) {
+        assert.ok(error instanceof StatementError, String(error));
+      }
+    }
+    assert.deepEqual(removable, results[i]?.removable);
+  }
+});
+
+test("wrong statements are refused with the messages of the other clients", () => {
+  assert.notEqual(results[0]?.refused?.length ?? 0, 0);
+  for (const [i, { refused = [] }] of results.entries()) {
+    for (const { changes, message } of refused) {
+      const wrong = changes.reduce((statement, [before, after]) => statement.replaceAll(before, () => after), statements[i] ?? "");
+      assert.throws(() => verifyStatement(wrong), { message });
+    }
   }
 });
 

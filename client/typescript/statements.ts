@@ -1,4 +1,5 @@
 import { isLosslessNumber, parse } from "lossless-json";
+import { expectedUnit, forms, minorDigits } from "./statement-forms.js";
 
 /** The first difference between a statement and its recomputation. */
 export class StatementError extends Error {
@@ -23,15 +24,24 @@ export class StatementError extends Error {
  * StatementError for the first difference, and for a step that only a later version of the client
  * knows. Verify the signature of the message first.
  *
- * A line without steps repeats an earlier statement and is not verified. Steps without a formula are
- * taken as stated: usage, fields of the price, the lines of a provider's own price, and the units and
- * amounts that were billed before.
+ * The rules are in docs/api/clients.md: the order of steps, the unit, the decimals and the number of
+ * events of each step, and the formulas. A line without steps repeats an earlier statement and is not
+ * verified. Steps without a formula are taken as stated: usage, fields of the price, the lines of a
+ * provider's own price, and the units and amounts that were billed before.
  */
 export function verifyStatement(body: string): void {
   const message = parse(body) as Message;
   if (message?.type !== "usage.statement") throw new TypeError(`the type of the message is ${JSON.stringify(message?.type ?? "")}, not usage.statement`);
   for (const kind of ["meters", "adjustments"] as const) {
-    for (const [i, line] of (message.data?.[kind] ?? []).entries()) verifyLine(line, `${kind}[${i}]`);
+    const subjects = new Set<string>();
+    for (const [i, line] of (message.data?.[kind] ?? []).entries()) {
+      const subject = JSON.stringify([line.meter_id, line.period?.start]);
+      if (subjects.has(subject)) {
+        throw new StatementError(`${kind}[${i}]/meter_id`, line.meter_slug, text(line.meter_id), undefined, "an earlier line has the same meter and period");
+      }
+      subjects.add(subject);
+      verifyLine(line, kind, `${kind}[${i}]`);
+    }
   }
 }
 
@@ -41,6 +51,8 @@ interface Message {
 }
 
 interface Line {
+  period?: { start?: string }; // only of an adjustment
+  meter_id?: string;
   meter_slug: string;
   currency: string;
   usage?: unknown;
@@ -55,6 +67,7 @@ interface StepData {
   unit?: string;
   rounded_to?: unknown;
   event_count?: unknown;
+  dimension_price?: unknown;
   tier?: unknown;
   above?: unknown;
   up_to?: unknown;
@@ -105,6 +118,7 @@ const text = (value: unknown) => (isLosslessNumber(value) ? value.toString() : S
 class Step {
   stated = ZERO;
   exact = ZERO;
+  events = ZERO;
   parts: Breakdown;
 
   constructor(
@@ -116,32 +130,79 @@ class Step {
     this.parts = new Breakdown(this, outer);
   }
 
-  fail = (reason: string) => new StatementError(this.path, this.line.meter_slug, text(this.data.amount), undefined, reason);
+  fail = (reason: string, field?: keyof StepData) =>
+    new StatementError(field ? `${this.path}/${field}` : this.path, this.line.meter_slug, text(this.data[field ?? "amount"] ?? "absent"), undefined, reason);
+  /** Returns a number of the step other than its amount. A missing number is 0. */
+  number = (field: keyof StepData) => decimal(this.line, `${this.path}/${field}`, this.data[field] ?? "0");
+  compare = (field: keyof StepData, exact: Rational) => compare(this.line, `${this.path}/${field}`, this.data[field] ?? "0", exact);
   /** Returns the rate of the last part that has one. */
   lastRate = (name: string) => this.parts.steps.reduce((last, part) => part.parts.find(name)?.stated ?? last, ZERO);
   /** Requires that the step is the sum of its division among tiers or prices. */
   requireSum = (parts: Rational) => compare(this.line, this.path, this.data.amount, parts);
 
-  /** Returns the exact amount to the decimals that the step states. */
-  rounded(): Rational {
-    const digits = this.data.rounded_to;
-    if (digits == null) return this.exact;
-    if (!/^[0-9]{1,2}$/.test(text(digits))) throw new StatementError(`${this.path}/rounded_to`, this.line.meter_slug, text(digits), undefined, "it is no number of decimals");
-    return this.exact.round(Number(text(digits)));
+  /** Returns the number of the step's tier, from 1. */
+  tierNumber(): Rational {
+    const number = this.number("tier");
+    if (number.compare(ONE) < 0n) throw this.fail("it is no number of a tier", "tier");
+    return number;
+  }
+
+  /** Returns the exact amount as the step states it, half to even. Checks rounded_to. */
+  rounded(b: Breakdown): Rational {
+    const stated = text(this.data.rounded_to ?? "absent");
+    const expected = this.expectedDecimals(b, stated);
+    if (stated !== expected) throw new StatementError(`${this.path}/rounded_to`, this.line.meter_slug, stated, expected);
+    // exact_charge has as many decimals as a rounded quotient in it.
+    const by = this.data.name === "exact_charge" ? text(b.get("usage_charge", "overage_charge").data.rounded_to ?? "absent") : stated;
+    return by === "absent" ? this.exact : this.exact.round(Number(by));
+  }
+
+  /** Returns the rounded_to of the step, or "absent" if the step is not rounded. */
+  private expectedDecimals(b: Breakdown, stated: string): string {
+    switch (this.data.name) {
+      case "charge":
+        return b.find("provider_charge") ? "absent" : minorDigits(this.line.currency);
+      case "reported_units": // as the provider decides
+        if (!/^[0-9]{1,2}$/.test(stated)) throw this.fail("it is no number of decimals", "rounded_to");
+        return stated;
+      case "elsewhere_units":
+        return text((b.find("late_usage") ? undefined : b.find("reported_units")?.data.rounded_to) ?? "absent");
+      case "usage_charge":
+      case "dimension_charge":
+      case "default_charge":
+        if (stated !== "absent" && !/^(1[6-9]|[2-9][0-9])$/.test(stated)) throw this.fail("a quotient has 16 to 99 decimals", "rounded_to");
+        return stated;
+    }
+    return "absent";
+  }
+
+  /** Returns the number of events, or undefined if it is not recomputed. Only the steps that are listed have one. */
+  expectedEvents(b: Breakdown): Rational | undefined {
+    switch (this.data.name) {
+      case "usage":
+      case "late_usage":
+      case "dimension_units":
+        return undefined;
+      case "total_usage":
+        return b.sumEvents("usage", "late_usage");
+      case "matched_units":
+      case "unrated_units":
+        return this.parts.sumEvents("dimension_units");
+      case "fixed_fees":
+        return b.units().events.max(ZERO);
+    }
+    return ZERO;
   }
 }
 
-/** Verified steps. outer has those before the owner, which has these as parts. at is verified now. */
+/** Verified steps. outer has those before the owner, which has these as parts. */
 class Breakdown {
   steps: Step[] = [];
-  at: Step | undefined;
 
   constructor(
     readonly owner?: Step,
     readonly outer?: Breakdown,
-  ) {
-    this.at = owner;
-  }
+  ) {}
 
   /** Returns the last step with the first of the names. */
   find(...names: string[]): Step | undefined {
@@ -149,14 +210,11 @@ class Breakdown {
     return this.steps.filter((s) => s.data.name === name).at(-1);
   }
 
-  /** Returns a step that is required. */
-  get(...names: string[]): Step {
-    const step = this.find(...names);
-    if (!step) throw this.at!.fail(`the step ${names[0]} is missing`);
-    return step;
-  }
-
-  sum = (...names: string[]) => total(this.steps.filter((s) => names.includes(s.data.name!)).map((s) => s.stated));
+  /** Returns a step that the forms require. */
+  get = (...names: string[]): Step => this.find(...names)!;
+  named = (...names: string[]) => this.steps.filter((s) => names.includes(s.data.name!));
+  sum = (...names: string[]) => total(this.named(...names).map((s) => s.stated));
+  sumEvents = (...names: string[]) => total(this.named(...names).map((s) => s.events));
   multiply = (name: string, by: string) => this.get(name).stated.multiply(this.get(by).stated);
   /** Returns the step with the units that the price charges. */
   units = () => this.get("matched_units", "reported_units", "total_usage", "usage");
@@ -171,29 +229,39 @@ class Breakdown {
 
 const total = (amounts: Rational[]) => amounts.reduce((sum, x) => sum.add(x), ZERO);
 
-function verifyLine(line: Line, path: string): void {
+function verifyLine(line: Line, kind: string, path: string): void {
   if (!line.steps?.length) return;
   const b = new Breakdown();
-  verifySteps(line.steps, path, b, line);
+  verifySteps(kind, line.steps, path, b, line);
   compare(line, `${path}/usage`, line.usage, b.get("quantity", "reported_units", "total_usage", "usage").stated);
   compare(line, `${path}/unit_price`, line.unit_price, unitPrice(b));
-  compare(line, `${path}/amount`, line.amount, b.get("amount_with_adjustments", "amount", "charge").stated);
+  compare(line, `${path}/amount`, line.amount, b.get("amount", "charge").stated);
 }
 
-function verifySteps(steps: (StepData | null)[], path: string, b: Breakdown, line: Line): void {
-  for (const [i, step] of steps.entries()) {
-    const { name = "", unit = "", ...data } = step ?? {};
-    const s = new Step({ ...data, name }, `${path}/${name}[${i}]`, line, b);
-    if (!formulas.has(name)) throw s.fail("the step is unknown, because this client is older than the statement");
-    if (!["units", "packages", "percent", line.currency].includes(unit)) throw new StatementError(`${s.path}/unit`, line.meter_slug, unit, line.currency);
-    s.exact = s.stated = decimal(line, s.path, data.amount);
-    verifySteps(data.steps ?? [], s.path, s.parts, line);
-    b.at = s;
+/** Recomputes the steps of a line, or the parts of a step. form is the kind of the line, or the name of that step. */
+function verifySteps(form: string, steps: (StepData | null)[], path: string, b: Breakdown, line: Line): void {
+  const found = steps.map((step, i) => new Step({ ...step, name: step?.name ?? "" }, `${path}/${step?.name ?? ""}[${i}]`, line, b));
+  const names = found.map((s) => s.data.name + (s.data.steps?.length ? ":" : ""));
+  for (const s of found) {
+    if (formulas.has(s.data.name!)) continue;
+    const reason = "the step is unknown, because this client is older than the statement";
+    throw new StatementError(s.path, line.meter_slug, text(s.data.amount), undefined, reason);
+  }
+  if (!forms.get(form)!.test(names.map((name) => `${name};`).join(""))) {
+    throw new StatementError(`${path}/steps`, line.meter_slug, names.join(";"), undefined, "a step is missing, repeated or in another order");
+  }
+  for (const s of found) {
+    const { name = "", unit = "" } = s.data;
+    const expected = expectedUnit(name, b.owner?.data.unit ?? "", line.currency);
+    if (unit !== expected) throw new StatementError(`${s.path}/unit`, line.meter_slug, unit, expected);
+    s.exact = s.stated = decimal(line, s.path, s.data.amount);
+    s.events = s.number("event_count");
+    if (s.data.steps?.length) verifySteps(name, s.data.steps, s.path, s.parts, line);
     const formula = formulas.get(name);
-    if (formula) {
-      s.exact = formula(s, b);
-      compare(line, s.path, data.amount, s.rounded());
-    }
+    if (formula) s.exact = formula(s, b);
+    compare(line, s.path, s.data.amount, s.rounded(b));
+    const events = s.expectedEvents(b);
+    if (events) s.compare("event_count", events);
     b.steps.push(s);
   }
 }
@@ -208,8 +276,8 @@ function decimal(line: Line, path: string, stated: unknown): Rational {
   return new Rational(BigInt(`${whole}${fraction}`) * (sign ? -1n : 1n), 10n ** BigInt(fraction.length));
 }
 
-/** Returns the sum of all parts. A step without parts is taken as stated. */
-const sumOfParts: Formula = (s) => (s.parts.steps.length ? total(s.parts.steps.map((part) => part.stated)) : s.stated);
+/** Returns the sum of all parts, which is 0 without parts. */
+const sumOfParts: Formula = (s) => total(s.parts.steps.map((part) => part.stated));
 
 const unitsBeyondIncluded: Formula = (_, b) => b.units().stated.subtract(b.get("included_units").stated).max(ZERO);
 
@@ -220,48 +288,82 @@ const unitCharges: Formula = (s, b) => {
   return sumOfParts(s, b);
 };
 
-/** Returns the charged units between the bounds of the tier. With the model volume, the only tier has all of them. */
-const tierUnits: Formula = (s, b) => {
-  const tier = b.owner;
-  if (!tier || !b.outer?.outer) throw s.fail("the step tier is missing");
-  const charged = b.outer.outer.get("charged_units").stated;
-  const above = decimal(s.line, `${tier.path}/above`, tier.data.above ?? "0");
-  const upTo = tier.data.up_to == null ? charged : decimal(s.line, `${tier.path}/up_to`, tier.data.up_to);
-  const isVolume = decimal(s.line, `${tier.path}/tier`, tier.data.tier ?? "0").compare(ONE) > 0n && !b.outer.steps.length;
-  if (isVolume && charged.compare(above) > 0n && charged.compare(upTo) <= 0n) return charged;
-  return charged.min(upTo).subtract(above).max(ZERO);
+/**
+ * Returns the charged units within the bounds of the tier. A volume price charges all units in the tier that they
+ * reach, so its only tier can be above 1.
+ */
+const tierUnits: Formula = (_, b) => {
+  const tier = b.owner!;
+  const charged = b.outer!.outer!.get("charged_units").stated;
+  const inTier = tier.data.up_to == null ? charged : charged.min(tier.number("up_to"));
+  const units = inTier.subtract(tier.number("above")).max(ZERO);
+  const isFirst = tier.tierNumber().compare(ONE) === 0n;
+  if (!isFirst && units.compare(ZERO) === 0n) throw tier.fail("the charged units do not reach the tier");
+  return !isFirst && !b.outer!.steps.length && inTier.compare(charged) === 0n ? charged : units;
 };
 
-const fixedFees: Formula = (s, b) => {
-  const counted = decimal(s.line, `${b.units().path}/event_count`, b.units().data.event_count ?? "0"); // 0 with reported_units, which have no number of events
-  compare(s.line, `${s.path}/event_count`, s.data.event_count ?? "0", counted.max(ZERO));
-  return b.get("fixed_fee").stated.multiply(counted.max(ZERO));
+/** Checks that the tier follows the previous tier without a gap. */
+const tierCharge: Formula = (s, b) => {
+  const number = s.tierNumber();
+  const previous = b.find("tier");
+  if (previous) {
+    s.compare("tier", previous.tierNumber().add(ONE));
+    s.compare("above", previous.number("up_to"));
+  } else if (number.compare(ONE) === 0n) {
+    s.compare("above", ZERO);
+  }
+  return s.parts.multiply("tier_units", "tier_unit_price");
 };
+
+/** Checks that each fee belongs to another tier of unit_charges. */
+const tierFlatFee: Formula = (s, b) => {
+  const number = s.tierNumber();
+  const previous = b.find("tier_flat_fee");
+  if (previous && number.compare(previous.tierNumber()) <= 0n) throw s.fail("the fees are not in the order of the tiers", "tier");
+  const tiers = b.outer!.get("unit_charges").parts.steps;
+  if (!tiers.some((tier) => tier.tierNumber().compare(number) === 0n)) throw s.fail("unit_charges has no such tier", "tier");
+  return s.stated;
+};
+
+const fixedFees: Formula = (_, b) => b.get("fixed_fee").stated.multiply(b.units().events.max(ZERO));
 
 /** Returns the charge of a model, or the sum of the exact charges by dimension. */
 const usageCharge: Formula = (_, b) => {
   if (b.find("package_price")) return b.multiply("packages", "package_price");
   if (b.find("charged_units")) return b.divide(b.get("unit_charges").stated, "per_units").add(b.sum("flat_fees", "fixed_fees"));
-  const prices = b.steps.filter((s) => s.data.name === "dimension_charge" || s.data.name === "default_charge");
-  if (!b.find("reported_units")) b.units().requireSum(total(prices.map((s) => s.parts.sum("matched_units"))).add(b.sum("unrated_units")));
+  const prices = b.named("dimension_charge", "default_charge");
+  const of = b.units();
+  const units = total(prices.map((s) => s.parts.sum("matched_units"))).add(b.sum("unrated_units"));
+  // Rounding can leave less than reported_units.
+  if (of.data.name !== "reported_units" || units.compare(of.stated) > 0n) of.requireSum(units);
+  of.compare("event_count", total(prices.map((s) => s.parts.sumEvents("matched_units"))).add(b.sumEvents("unrated_units")));
   return total(prices.map((s) => s.exact));
+};
+
+/** Returns the exact charge of a price by dimension. Checks that each price is listed once. */
+const dimensionCharge: Formula = (s, b) => {
+  const previous = b.find("dimension_charge")?.number("dimension_price") ?? ZERO;
+  if (s.number("dimension_price").compare(previous) <= 0n) throw s.fail("the prices are not in the order of their numbers", "dimension_price");
+  return exactCharge(s, b);
 };
 
 /** Returns the charge of a price by dimension before rounding. */
 const exactCharge: Formula = (s) => s.parts.get("usage_charge", "overage_charge").exact;
 
+/** Returns the charge within its bounds. Like every charge, it contains quotients before rounding. */
 const boundedCharge: Formula = (_, b) => {
-  const charge = b.get("base_price").stated.add(b.get("usage_charge", "overage_charge").stated);
+  const charge = b.get("base_price").stated.add(b.get("usage_charge", "overage_charge").exact);
   const least = b.find("minimum_charge")?.stated ?? charge;
   const raised = charge.max(least);
   return raised.min(b.find("maximum_charge")?.stated ?? raised);
 };
 
 const remainingAmount: Formula = (_, b) =>
-  b.find("trial") ? ZERO : b.get("charge").stated.subtract(b.sum("unbilled_charge", "closed_charge", "only_reported", "billed_elsewhere"));
+  b.find("trial") ? ZERO : b.get("charge").stated.subtract(b.sum("closed_charge", "only_reported", "billed_elsewhere"));
 
-/** Returns the result of its own breakdown, or the sum of reported parts. */
-const adjustment: Formula = (s, b) => s.parts.find("amount", "charge")?.stated ?? sumOfParts(s, b);
+/** Returns the sum of all parts. At a provider's price, only the sum is stated. */
+const billedElsewhere: Formula = (s, b) =>
+  !s.parts.steps.length && b.find("provider_charge") && !b.find("late_usage") ? s.stated : sumOfParts(s, b);
 
 /** Returns the rate of the last charged unit; 0 without such units, and by dimension. */
 function unitPrice(b: Breakdown): Rational {
@@ -277,7 +379,7 @@ function unitPrice(b: Breakdown): Rational {
 /** Recomputes a step from the steps before it, in b, and from its parts. */
 type Formula = (s: Step, b: Breakdown) => Rational;
 
-/** Each step that a statement can contain, as GET /v1/billing/explain names them. undefined: the step is taken as stated. */
+/** Each step that a statement can contain. undefined: the step is taken as stated. */
 const formulas = new Map<string, Formula | undefined>([
   ["usage", undefined],
   ["late_usage", undefined],
@@ -299,11 +401,11 @@ const formulas = new Map<string, Formula | undefined>([
   ["fixed_fee", undefined],
   ["fixed_fees", fixedFees],
   ["usage_charge", usageCharge],
-  ["tier", (s) => s.parts.multiply("tier_units", "tier_unit_price")],
+  ["tier", tierCharge],
   ["tier_units", tierUnits],
   ["tier_unit_price", undefined],
-  ["tier_flat_fee", undefined],
-  ["dimension_charge", exactCharge],
+  ["tier_flat_fee", tierFlatFee],
+  ["dimension_charge", dimensionCharge],
   ["default_charge", exactCharge],
   ["matched_units", sumOfParts],
   ["unrated_units", sumOfParts],
@@ -317,18 +419,14 @@ const formulas = new Map<string, Formula | undefined>([
   ["priced_units", undefined],
   ["price_rate", undefined],
   ["trial", (_, b) => b.get("exact_charge", "provider_charge").stated],
-  ["charge", (_, b) => b.get("exact_charge", "provider_charge").stated.subtract(b.sum("trial"))],
-  ["unbilled_units", undefined],
-  ["unbilled_charge", undefined],
+  ["charge", (_, b) => (b.find("trial") ? ZERO : b.get("exact_charge", "provider_charge").exact)],
   ["closed_units", undefined],
   ["closed_charge", undefined],
   ["only_reported_units", undefined],
   ["only_reported", undefined],
   ["elsewhere_units", sumOfParts],
-  ["billed_elsewhere", sumOfParts],
+  ["billed_elsewhere", billedElsewhere],
   ["part", undefined],
-  ["quantity", (_, b) => b.units().stated.subtract(b.sum("unbilled_units", "closed_units", "only_reported_units", "elsewhere_units"))],
+  ["quantity", (_, b) => b.units().stated.subtract(b.sum("closed_units", "only_reported_units", "elsewhere_units"))],
   ["amount", remainingAmount],
-  ["adjustment", adjustment],
-  ["amount_with_adjustments", (_, b) => b.get("amount", "charge").stated.add(b.sum("adjustment"))],
 ]);

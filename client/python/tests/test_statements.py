@@ -1,10 +1,11 @@
-"""Verifies real statements, and copies with one changed number. The results must equal those of the other clients."""
+"""Verifies real statements, and wrong copies of them. The results must equal those of the other clients."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,22 @@ def test_each_change_of_an_amount_is_noticed(statement: str, result: dict[str, l
     assert unnoticed == result["unnoticed"]
 
 
+LEAF = re.compile(r'\{"name":"(\w+)"[^{}]*\}')
+
+
+@pytest.mark.parametrize(("statement", "result"), list(zip(STATEMENTS, RESULTS, strict=True)))
+def test_each_missing_step_is_noticed(statement: str, result: dict[str, list[str]]) -> None:
+    removable = []
+    for n, leaf in enumerate(LEAF.finditer(statement)):
+        before, after = statement[: leaf.start()], statement[leaf.end() :]
+        try:
+            verify_statement(before + after[1:] if after.startswith(",") else before.removesuffix(",") + after)
+        except StatementError:
+            continue
+        removable.append(f"{n} {leaf[1]}")
+    assert removable == result["removable"]
+
+
 def increased(number: str) -> str:
     """Return the number plus one unit of its last digit."""
     whole, _, fraction = number.partition(".")
@@ -40,13 +57,16 @@ def increased(number: str) -> str:
     return f"-{text}" if digits < 0 else text
 
 
-def test_the_messages_are_those_of_the_other_clients() -> None:
-    assert RESULTS[0]["refused"]
-    for change in RESULTS[0]["refused"]:
-        changed = STATEMENTS[0].replace(change["replace"], change["with"], 1)
-        with pytest.raises((StatementError, ValueError)) as refused:
-            verify_statement(changed)
-        assert str(refused.value) == change["message"]
+@pytest.mark.parametrize(
+    ("statement", "wrong"),
+    [(statement, wrong) for statement, result in zip(STATEMENTS, RESULTS, strict=True) for wrong in result.get("refused", [])],
+)
+def test_wrong_statements_are_refused_with_the_messages_of_the_other_clients(statement: str, wrong: dict[str, Any]) -> None:
+    for before, after in wrong["changes"]:
+        statement = statement.replace(before, after)
+    with pytest.raises((StatementError, ValueError)) as refused:
+        verify_statement(statement)
+    assert str(refused.value) == wrong["message"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", '{"type":"ping"}'])

@@ -123,12 +123,12 @@ type StatementStep struct {
 	Name         string            `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
 	Amount       metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
 	Unit         string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
-	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
-	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units"`
+	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. For 'charge', the decimals of the currency. For reported_units and elsewhere_units, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent"`
+	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units. total_usage, matched_units and unrated_units have the sum of their parts"`
 	PriceVersion int               `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
 	Dimension    json.RawMessage   `json:"dimension,omitempty" doc:"Values by property. Present in the step dimension_units, unless it sums up the units with other or unknown values"`
 	RateNumber   int               `json:"dimension_price,omitempty" doc:"Number of the price in the list of prices by dimension, from 1. Present only in the step dimension_charge" example:"1"`
-	Tier         int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
+	Tier         int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier. Each tier of flat_fees is a tier of unit_charges" example:"1"`
 	Above        *metering.Decimal `json:"above,omitempty" doc:"Number of charged_units below the tier. Present only in the step 'tier', except in the first tier"`
 	UpTo         *metering.Decimal `json:"up_to,omitempty" doc:"Last of the charged_units in the tier. Present only in the step 'tier', except in the last tier of the price"`
 	Steps        []StatementStep   `json:"steps,omitempty" doc:"Parts of the amount"`

@@ -128,8 +128,8 @@ func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, no
 	return erased, catalog.CustomerConflict(err)
 }
 
-// raiseErasures makes every process drop its caches of the tenant's customers and groups. The caller holds
-// the tenant's lock.
+// raiseErasures makes ingest look up the tenant's customers, groups and keys again, instead of storing events with
+// an earlier look-up. The caller holds the tenant's lock.
 func raiseErasures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `update tenants set erasures = erasures + 1 where id = $1`, tenant)
 	return err

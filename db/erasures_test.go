@@ -1,10 +1,14 @@
 package db_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -300,4 +304,228 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	require.False(t, ended, "its pause is for good")
 	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "its receiver knows another name")
+}
+
+// race is a tenant in its own database, with a writer that writes two groups at once. Every request is a group.
+type race struct {
+	*testing.T
+	store    *db.DB
+	address  string
+	observer *pgx.Conn
+	tenant   metering.TenantID
+	writer   *usage.Writer
+}
+
+func newRace(t *testing.T, groupBy ...string) *race {
+	t.Helper()
+	store, address := dbtest.Fresh(t)
+	r := &race{T: t, store: store, address: address, tenant: dbtest.Tenant(t, store).ID}
+	r.observer = r.connect()
+	dbtest.Meter(t, store, r.tenant, "calls", "call", groupBy...)
+	r.writer = newWriter(t, store, usage.WriterOptions{GroupEvents: 1, Lanes: 2, Deadline: dbtest.Deadline})
+	return r
+}
+
+func (r *race) connect() *pgx.Conn {
+	r.Helper()
+	conn, err := pgx.Connect(r.Context(), r.address)
+	require.NoError(r, err)
+	r.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// hold returns an open transaction that holds the locks of a statement. The first argument of the statement is
+// the tenant.
+func (r *race) hold(statement string) pgx.Tx {
+	r.Helper()
+	tx, err := r.connect().Begin(r.Context())
+	require.NoError(r, err)
+	_, err = tx.Exec(r.Context(), statement, r.tenant)
+	require.NoError(r, err)
+	return tx
+}
+
+// send returns the error of a request with one event of each customer.
+func (r *race) send(customers ...string) error {
+	events := make([]metering.Event, len(customers))
+	for i, name := range customers {
+		events[i] = dbtest.Event(r, "call", name, november, "1", "", "")
+	}
+	_, err := r.writer.Ingest(r.Context(), r.tenant, events)
+	return err
+}
+
+// start runs fn and returns the channel of its error.
+func start(fn func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	return done
+}
+
+func (r *race) erase(externalID string) error {
+	_, err := r.store.Erasures.Begin(r.Context(), r.tenant, "key_1", externalID, "asked for", clock.Now())
+	return err
+}
+
+// events returns the number of events of the customer that has the external ID now.
+func (r *race) events(externalID string) (n int) {
+	r.Helper()
+	require.NoError(r, r.observer.QueryRow(r.Context(), `
+		select count(*)
+		from events e
+		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
+		where c.tenant_id = $1
+		  and c.external_id = $2`, r.tenant, externalID).Scan(&n))
+	return n
+}
+
+// TestGroupsThatWaitForAnErasureStoreNothingForItsCustomer erases a customer while two groups of one process wait
+// for the tenant's lock. Both groups have looked up the customer before.
+func TestGroupsThatWaitForAnErasureStoreNothingForItsCustomer(t *testing.T) {
+	t.Parallel()
+	r := newRace(t)
+	require.NoError(t, r.send("gone"))
+	gone, err := r.store.Customers.Get(t.Context(), r.tenant, "gone")
+	require.NoError(t, err)
+
+	holder := r.hold(`select pg_advisory_xact_lock($1)`)
+	erased := start(func() error { return r.erase("gone") })
+	awaitLockWaiters(t, r.observer, 1)
+	first, second := start(func() error { return r.send("gone") }), start(func() error { return r.send("gone") })
+	awaitLockWaiters(t, r.observer, 3)
+	require.NoError(t, holder.Rollback(t.Context()))
+	for _, done := range []<-chan error{erased, first, second} {
+		require.NoError(t, <-done)
+	}
+
+	require.Equal(t, 1, r.events(metering.ErasedName(gone.ID)), "the event before the erasure")
+	require.Equal(t, 2, r.events("gone"), "of a new customer")
+	requireRollupsEqualARecount(t, r.observer, r.tenant)
+}
+
+// TestACustomerThatWasLookedUpBeforeItsErasureIsLookedUpAgain erases a customer after a group has looked it up. The
+// group waits for the creation of another customer. Meanwhile, another group learns of the erasure.
+func TestACustomerThatWasLookedUpBeforeItsErasureIsLookedUpAgain(t *testing.T) {
+	t.Parallel()
+	r := newRace(t)
+	gone := dbtest.Customer(t, r.store, r.tenant, "gone")
+
+	holder := r.hold(`insert into customers (tenant_id, external_id, created_at) values ($1, 'new', timestamptz 'epoch')`)
+	sent := start(func() error { return r.send("gone", "new") })
+	awaitLockWaiters(t, r.observer, 1)
+	require.NoError(t, r.erase("gone"))
+	require.NoError(t, r.send("another"))
+	require.NoError(t, holder.Rollback(t.Context()))
+	require.NoError(t, <-sent)
+	require.NoError(t, r.send("gone"))
+
+	require.Zero(t, r.events(metering.ErasedName(gone.ID)))
+	require.Equal(t, 2, r.events("gone"))
+	requireRollupsEqualARecount(t, r.observer, r.tenant)
+}
+
+// TestAGroupThatAnErasureHasReplacedIsRegisteredAgain delays the response to the COMMIT that registers a group. Until
+// then, an erasure replaces the group, and another request of the process learns of the erasure.
+func TestAGroupThatAnErasureHasReplacedIsRegisteredAgain(t *testing.T) {
+	t.Parallel()
+	r := newRace(t, "model")
+	proxied, delay := delayCommits(t, r.address)
+	store, err := dbtest.Connect(t.Context(), proxied)
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	r.writer = newWriter(t, store, usage.WriterOptions{GroupEvents: 1, Lanes: 2, Deadline: dbtest.Deadline})
+	use := func(customer string) error {
+		_, err := r.writer.Ingest(t.Context(), r.tenant, []metering.Event{dbtest.Event(t, "call", customer, november, "1", "", `{"model":"a"}`)})
+		return err
+	}
+	gone := dbtest.Customer(t, r.store, r.tenant, "gone")
+	require.NoError(t, r.send("another"))
+
+	release := delay()
+	used := start(func() error { return use("gone") })
+	dbtest.Eventually(t, func() error {
+		if r.events("gone") == 0 {
+			return errors.New("the event is not stored")
+		}
+		return nil
+	})
+	require.NoError(t, r.erase("gone"))
+	require.NoError(t, r.store.Erasures.Groups(t.Context(), r.tenant, gone.ID, clock.Now()))
+	require.NoError(t, r.send("another"))
+	release()
+	require.NoError(t, <-used)
+	require.NoError(t, use("another"))
+
+	var unregistered int
+	require.NoError(t, r.observer.QueryRow(t.Context(), `
+		select count(*)
+		from usage_months u
+		where u.tenant_id = $1
+		  and not exists (
+		    select
+		    from usage_groups g
+		    where g.tenant_id = u.tenant_id
+		      and g.meter_version_id = u.meter_version_id
+		      and g.group_id = u.group_id)`, r.tenant).Scan(&unregistered))
+	require.Zero(t, unregistered, "usage in groups without a key")
+	eraseAll(t, r.store, r.tenant, gone.ID)
+	requireRollupsEqualARecount(t, r.observer, r.tenant)
+}
+
+// delayCommits starts a proxy to the database and returns its address. Each call of delay makes the proxy hold the
+// next response to a COMMIT, until the caller calls release.
+func delayCommits(t *testing.T, address string) (proxied string, delay func() (release func())) {
+	t.Helper()
+	target, err := url.Parse(address)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	held := make(chan chan struct{}, 1)
+	server := target.Host
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			backend, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go forward(client, backend, nil)
+			go forward(backend, client, held)
+		}
+	}()
+	target.Host = listener.Addr().String()
+	return target.String(), func() func() {
+		released := make(chan struct{})
+		held <- released
+		return func() { close(released) }
+	}
+}
+
+// forward copies bytes until an error. Before it forwards a response to COMMIT, it waits for the next channel in
+// held, if there is one.
+func forward(from, to net.Conn, held <-chan chan struct{}) {
+	defer from.Close()
+	defer to.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(buffer[:n], []byte("COMMIT\x00")) {
+			select {
+			case released := <-held:
+				<-released
+			default:
+			}
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
 }

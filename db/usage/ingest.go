@@ -27,7 +27,8 @@ const (
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, settles *settlement, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		attempt := &attempt{writer: w, tenant: tenant, events: events, settles: settles, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
-		err := w.prepare(ctx, tenant, events)
+		attempt.erasures, _ = w.erasures.Get(tenant)
+		err := attempt.prepare(ctx)
 		if err == nil {
 			err = attempt.run(ctx)
 		}
@@ -54,25 +55,28 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 }
 
 // prepare sets the id and the customer of each event, and creates missing chunks.
-func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
-	for i := range events {
+func (a *attempt) prepare(ctx context.Context) error {
+	for i := range a.events {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("make event id: %w", err)
 		}
-		events[i].ID = id
+		a.events[i].ID = id
 	}
-	if err := w.resolveCustomers(ctx, tenant, events); err != nil {
+	if err := a.resolveCustomers(ctx); err != nil {
 		return err
 	}
-	return w.chunks.Ensure(ctx, events)
+	return a.writer.chunks.Ensure(ctx, a.events)
 }
 
-func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
+func (a *attempt) resolveCustomers(ctx context.Context) error {
+	entryOf := func(externalID string) customerEntry {
+		return customerEntry{CustomerName{a.tenant, externalID}, a.erasures}
+	}
 	unknown := make(map[string]time.Time) // earliest ReceivedAt, by external id
-	for i := range events {
-		e := &events[i]
-		known, ok := w.customers.Get(CustomerName{tenant, e.ExternalID})
+	for i := range a.events {
+		e := &a.events[i]
+		known, ok := a.writer.customers.Get(entryOf(e.ExternalID))
 		if since, seen := unknown[e.ExternalID]; !ok && (!seen || e.ReceivedAt.Before(since)) {
 			unknown[e.ExternalID] = e.ReceivedAt
 		}
@@ -81,16 +85,16 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	if len(unknown) == 0 {
 		return nil
 	}
-	found, err := w.store.customers.Resolve(ctx, tenant, unknown)
+	found, err := a.writer.store.customers.Resolve(ctx, a.tenant, unknown)
 	if err != nil {
 		return err
 	}
-	for name, customer := range found {
-		w.customers.Add(CustomerName{tenant, name}, customer)
+	for externalID, customer := range found {
+		a.writer.customers.Add(entryOf(externalID), customer)
 	}
-	for i := range events {
-		if customer, ok := found[events[i].ExternalID]; ok {
-			events[i].CustomerID, events[i].CustomerSince = customer.ID, customer.Since
+	for i := range a.events {
+		if customer, ok := found[a.events[i].ExternalID]; ok {
+			a.events[i].CustomerID, a.events[i].CustomerSince = customer.ID, customer.Since
 		}
 	}
 	return nil
@@ -111,6 +115,11 @@ type attempt struct {
 	keys     []eventKey // by position in events; zero for events without an idempotency key
 	settles  *settlement
 	written  func() // called before the last round trip, which ends with COMMIT
+
+	// erasures is the tenant's number of erasures that was known before the attempt looked up its customers,
+	// groups and keys. An erasure raises the number under the tenant's exclusive lock. The transaction holds the
+	// lock shared and stores nothing if the number differs.
+	erasures int64
 
 	backend    backend
 	meters     meterVersions
@@ -185,7 +194,8 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	if settled != nil {
 		return settled
 	}
-	if a.writer.forgetErased(a.tenant, erasures) {
+	if erasures != a.erasures {
+		a.writer.erasures.Add(a.tenant, erasures)
 		return errErased
 	}
 	if err := a.loadMeters(ctx, conn, epoch); err != nil {
@@ -202,8 +212,8 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	return a.settleConflicts(ctx, conn, conflicts)
 }
 
-// errErased makes persist repeat an attempt: a customer was erased after this process cached data of
-// the tenant.
+// errErased makes persist repeat an attempt. The attempt's number of erasures is outdated, so one of its customers
+// may be erased.
 var errErased = errors.New("a customer was erased")
 
 func (a *attempt) queueClosed(batch *pgx.Batch) {
@@ -328,7 +338,7 @@ func (a *attempt) remember() {
 		a.writer.types.Add(typeName{a.tenant, eventType}, struct{}{})
 	}
 	for name := range a.groups {
-		a.writer.groups.Add(name, struct{}{})
+		a.writer.groups.Add(groupEntry{name, a.erasures}, struct{}{})
 	}
 }
 

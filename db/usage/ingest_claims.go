@@ -23,7 +23,7 @@ func claimedMeanwhile(err error) bool {
 // erasedDigest returns the digest under which the key would be stored if its customer was erased.
 // It returns nil if the tenant has erased no customer.
 func (a *attempt) erasedDigest(key string) []byte {
-	if erasures, known := a.writer.erasures.Get(a.tenant); !known || erasures == 0 {
+	if a.erasures == 0 {
 		return nil
 	}
 	return ErasedKey(a.writer.store.pool.AuditKey(), a.tenant, key)

@@ -92,7 +92,9 @@ func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error
 }
 
 func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
-	registered, err := sums.settle(ctx, conn, a.tenant, a.writer.groups.Contains)
+	registered, err := sums.settle(ctx, conn, a.tenant, func(name groupName) bool {
+		return a.writer.groups.Contains(groupEntry{name, a.erasures})
+	})
 	maps.Copy(a.groups, registered)
 	if err != nil || len(sums.groups) == 0 {
 		return err

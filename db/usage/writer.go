@@ -22,11 +22,11 @@ type Writer struct {
 	options WriterOptions
 	chunks  *chunks
 
-	customers *lru.Cache[CustomerName, catalog.KnownCustomer]
+	customers *lru.Cache[customerEntry, catalog.KnownCustomer]
 	types     *lru.Cache[typeName, struct{}]
-	groups    *lru.Cache[groupName, struct{}]
+	groups    *lru.Cache[groupEntry, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
-	erasures  *lru.Cache[metering.TenantID, int64] // the number of erasures up to which the other caches are valid
+	erasures  *lru.Cache[metering.TenantID, int64] // the number of erasures that an attempt has read last
 
 	mu      sync.Mutex
 	lanes   map[metering.TenantID]*lane
@@ -66,6 +66,16 @@ type (
 	typeName struct {
 		tenant    metering.TenantID
 		eventType string
+	}
+	// customerEntry and groupEntry are keys of cache entries. An attempt adds and reads only entries with its own
+	// number of erasures. So an entry that is added after an erasure, but was looked up before it, is never read.
+	customerEntry struct {
+		CustomerName
+		erasures int64
+	}
+	groupEntry struct {
+		groupName
+		erasures int64
 	}
 	// meterVersions has the meter versions to which ingest adds usage, by event type, as of an epoch of the
 	// tenant.
@@ -141,25 +151,13 @@ func (s Stores) NewWriter(options WriterOptions) *Writer {
 		store:     s,
 		options:   options.withDefaults(),
 		chunks:    NewChunks(s.pool),
-		customers: newCache[CustomerName, catalog.KnownCustomer](cachedCustomers),
+		customers: newCache[customerEntry, catalog.KnownCustomer](cachedCustomers),
 		types:     newCache[typeName, struct{}](cachedTypes),
-		groups:    newCache[groupName, struct{}](cachedGroups),
+		groups:    newCache[groupEntry, struct{}](cachedGroups),
 		meters:    newCache[metering.TenantID, meterVersions](cachedTenants),
 		erasures:  newCache[metering.TenantID, int64](cachedTenants),
 		lanes:     make(map[metering.TenantID]*lane),
 	}
-}
-
-// forgetErased purges the cached customers and groups if an erasure took place in the tenant since the last
-// call, and reports whether it did.
-func (w *Writer) forgetErased(tenant metering.TenantID, erasures int64) bool {
-	if known, _ := w.erasures.Get(tenant); known == erasures {
-		return false
-	}
-	w.customers.Purge()
-	w.groups.Purge()
-	w.erasures.Add(tenant, erasures)
-	return true
 }
 
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {

@@ -62,19 +62,15 @@ func isErasedValue(value json.RawMessage) bool {
 // receiver of statements, because the receiver knows the previous name. It returns CodeNotFound if there is
 // no such customer. It returns CodeConflict, with the reason, while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
-	c, err := catalog.New(s.pool).Customers.Get(ctx, tenant, externalID)
-	if err != nil {
-		return c, err
-	}
-	if err := s.refuseUnreported(ctx, tenant, c.ID, now); err != nil {
-		return c, err
-	}
 	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
-		if err := ledger.TakeTurn(ctx, tx, tenant, c.ID); err != nil {
-			return err
-		}
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
 		if err != nil {
+			return err
+		}
+		if err := ledger.TakeTurn(ctx, tx, tenant, former.ID); err != nil {
+			return err
+		}
+		if err := ledger.RefuseUnreported(ctx, tx, tenant, former.ID, now); err != nil {
 			return err
 		}
 		if err := ledger.RefuseOpenBilling(ctx, tx, tenant, former.ID); err != nil {
@@ -133,20 +129,6 @@ func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, no
 func raiseErasures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `update tenants set erasures = erasures + 1 where id = $1`, tenant)
 	return err
-}
-
-// refuseUnreported returns CodeConflict if the provider lacks usage of the customer.
-func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
-	page, err := s.ledger.OutOfSync(ctx, tenant, customer-1, 1, now)
-	switch {
-	case metering.CodeOf(err) == metering.CodeNoProvider:
-		return nil
-	case err != nil:
-		return err
-	case len(page.Customers) > 0 && page.Customers[0] == customer:
-		return metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync")
-	}
-	return nil
 }
 
 // Unfinished returns the erasures of all tenants that began before the instant and are not done.

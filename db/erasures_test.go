@@ -529,3 +529,38 @@ func forward(from, to net.Conn, held <-chan chan struct{}) {
 		}
 	}
 }
+
+// TestAnErasureIsRefusedForUsageThatArrivesWhileItWaits begins an erasure while an event is being stored. The erasure
+// waits for the tenant's lock, and the event waits for its key.
+func TestAnErasureIsRefusedForUsageThatArrivesWhileItWaits(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	b.use("1")
+	b.accept()
+	require.Empty(t, b.outOfSync())
+
+	observer := b.connect()
+	holder, err := b.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = holder.Exec(t.Context(), `insert into event_keys values ($1, event_key('k'), 0)`, b.tenant)
+	require.NoError(t, err)
+	used := start(func() error {
+		event := dbtest.Event(t, "api_call", "acme", b.now, "1", "k", "")
+		_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{event})
+		return err
+	})
+	awaitLockWaiters(t, observer, 1)
+	erased := start(func() error {
+		_, err := store.Erasures.Begin(t.Context(), b.tenant, "key_1", "acme", "asked for", b.now)
+		return err
+	})
+	awaitLockWaiters(t, observer, 2)
+	require.NoError(t, holder.Rollback(t.Context()))
+	require.NoError(t, <-used)
+	b.requireConflict(<-erased, "with POST /v1/billing/sync")
+
+	b.accept()
+	_, err = store.Erasures.Begin(t.Context(), b.tenant, "key_1", "acme", "asked for", b.now)
+	require.NoError(t, err)
+}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,14 +45,11 @@ func (l Ledger) OutOfSyncClosed(ctx context.Context, tenant metering.TenantID, a
 
 func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, closed bool) (page CustomerPage, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		provider, err := activeProvider(ctx, tx, tenant)
+		args, err := needsSyncArgs(ctx, tx, tenant, metering.WholeTenant, now)
 		if err != nil {
 			return err
 		}
-		open, err := openCatalogs(ctx, tx, tenant, provider)
-		if err != nil {
-			return err
-		}
+		maps.Copy(args, pgx.NamedArgs{"after": after, "scanned": scannedAtOnce, "limit": limit, "closed": closed})
 		rows, err := tx.Query(ctx, `
 			with added as materialized `+usage.AddedEvents+`
 			select c.id
@@ -63,46 +61,15 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    and coalesce(c.billing_starts_at, @now) <= @now
 			  order by c.id
 			  limit @scanned) c
-			where not `+isPaused("c.tenant_id", "c.id")+`
-			  and (not @closed or exists (
+			where (not @closed or exists (
 			    select
 			    from billing_periods p
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and `+closedIncomplete+`))
-			  and (coalesce(c.look_again_at, @now) <= @now
-			  or exists (
-			    select
-			    from billing_reports r
-			    join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
-			    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-			    where r.tenant_id = c.tenant_id
-			      and r.customer_id = c.id
-			      and r.state in ('planned', 'sending', 'in_doubt')
-			      and r.period_id is not null -- holds are not sent by a sync
-			      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- nothing is known by sending it elsewhere
-			  or not @statements and not exists (
-			    select
-			    from billing_links l
-			    where l.tenant_id = c.tenant_id
-			      and l.customer_id = c.id
-			      and l.connection_id = @connection
-			      and l.provider_customer = coalesce(c.billing_provider_id, ''))
-			  or exists (
-			    select
-			    from billing_periods p
-			    left join unnest(@starts::timestamptz[], @plans::bigint[], @catalogs::text[]) as k (starts_at, plan_id, catalog)
-			      on k.starts_at = p.starts_at and k.plan_id = `+catalog.PlanAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
-			    where p.tenant_id = c.tenant_id
-			      and p.customer_id = c.id
-			      and p.closed_at is null
-			      and (p.watermark_configuration is distinct from k.catalog || `+catalog.OwnVersions("p.tenant_id", "p.customer_id", "p.starts_at")+`
-			        or p.watermark_events is distinct from `+usage.CountedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
+			  and `+needsSync+`
 			order by c.id
-			limit @limit`, pgx.NamedArgs{
-			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
-			"closed": closed, "starts": open.starts, "plans": open.plans, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
-		})
+			limit @limit`, args)
 		if err != nil {
 			return err
 		}
@@ -122,6 +89,78 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 	return page, nil
 }
 
+// RefuseUnreported returns CodeConflict if the customer needs a sync, because the provider may lack usage of the
+// customer. It does nothing without a provider.
+func RefuseUnreported(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	args, err := needsSyncArgs(ctx, tx, tenant, customer, now)
+	if metering.CodeOf(err) == metering.CodeNoProvider {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var unreported bool
+	err = tx.QueryRow(ctx, `
+		with added as materialized `+usage.AddedEventsOf+`
+		select exists (
+		  select
+		  from customers c
+		  where c.tenant_id = @tenant
+		    and c.id = @customer
+		    and coalesce(c.billing_starts_at, @now) <= @now
+		    and `+needsSync+`)`, args).Scan(&unreported)
+	if err == nil && unreported {
+		err = metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync")
+	}
+	return err
+}
+
+// needsSync is the SQL condition that a customer c needs a sync, as OutOfSync defines it. needsSyncArgs returns its
+// arguments. The statement reads the events that are not folded yet into added.
+var needsSync = `not ` + isPaused("c.tenant_id", "c.id") + `
+	  and (coalesce(c.look_again_at, @now) <= @now
+	  or exists (
+	    select
+	    from billing_reports r
+	    join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+	    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	    where r.tenant_id = c.tenant_id
+	      and r.customer_id = c.id
+	      and r.state in ('planned', 'sending', 'in_doubt')
+	      and r.period_id is not null -- holds are not sent by a sync
+	      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- nothing is known by sending it elsewhere
+	  or not @statements and not exists (
+	    select
+	    from billing_links l
+	    where l.tenant_id = c.tenant_id
+	      and l.customer_id = c.id
+	      and l.connection_id = @connection
+	      and l.provider_customer = coalesce(c.billing_provider_id, ''))
+	  or exists (
+	    select
+	    from billing_periods p
+	    left join unnest(@starts::timestamptz[], @plans::bigint[], @catalogs::text[]) as k (starts_at, plan_id, catalog)
+	      on k.starts_at = p.starts_at and k.plan_id = ` + catalog.PlanAt("p.tenant_id", "p.customer_id", "p.starts_at") + `
+	    where p.tenant_id = c.tenant_id
+	      and p.customer_id = c.id
+	      and p.closed_at is null
+	      and (p.watermark_configuration is distinct from k.catalog || ` + catalog.OwnVersions("p.tenant_id", "p.customer_id", "p.starts_at") + `
+	        or p.watermark_events is distinct from ` + usage.CountedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at") + `)))`
+
+// needsSyncArgs returns the arguments of needsSync for a customer or for metering.WholeTenant. It returns
+// CodeNoProvider if the tenant has no provider.
+func needsSyncArgs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (pgx.NamedArgs, error) {
+	provider, err := activeProvider(ctx, tx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	open, err := openCatalogs(ctx, tx, tenant, customer, provider)
+	return pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "now": now, "statements": provider.Statements, "connection": provider.ID,
+		"starts": open.starts, "plans": open.plans, "catalogs": open.catalogs,
+	}, err
+}
+
 // closedIncomplete is the condition that a period p is closed and not complete, as SQL.
 const closedIncomplete = `p.closed_at is not null and not p.complete`
 
@@ -133,8 +172,9 @@ type catalogs struct {
 	catalogs []string
 }
 
-// openCatalogs returns the configuration for each distinct pair of start and plan of the tenant's open periods.
-func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
+// openCatalogs returns the configuration for each distinct pair of start and plan of the open periods of a customer
+// or of metering.WholeTenant.
+func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, provider metering.Provider) (all catalogs, err error) {
 	meters, err := catalog.CollectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
 		return all, err
@@ -144,12 +184,16 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 		return all, err
 	}
 	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping, Bills: provider.Bills, Text: provider.Text}
+	of := ``
+	if customer != metering.WholeTenant {
+		of = ` and p.customer_id = @customer`
+	}
 	rows, err := tx.Query(ctx, `
 		select distinct p.starts_at, `+catalog.PlanAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p
 		join tenants t on t.id = p.tenant_id
-		where p.tenant_id = $1
-		  and p.closed_at is null`, tenant)
+		where p.tenant_id = @tenant`+of+`
+		  and p.closed_at is null`, pgx.NamedArgs{"tenant": tenant, "customer": customer})
 	if err != nil {
 		return all, err
 	}

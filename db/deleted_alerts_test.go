@@ -125,4 +125,7 @@ func TestNothingPersonalIsLeftOfTheAlertsOfAnErasedCustomer(t *testing.T) {
 	require.Empty(t, list)
 	_, err = store.Alerts.Create(t.Context(), tenant, "key_1", metering.Alert{Name: "late", Type: metering.SilenceAlert, CustomerID: ada.ID, Minutes: 5}, now)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "the request had found the customer before its erasure")
+	_, err = store.Quotas.Set(t.Context(), tenant, "key_1", metering.Quota{CustomerID: ada.ID, Meter: m, Group: &ofDevice, Limit: new(metering.Whole(1)), Mode: metering.SoftQuota, Period: metering.PerDay}, now)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "nor is a quota set")
+	requireGone(t, conn)
 }

@@ -84,13 +84,17 @@ var planQuotaLimit = pg.Limit{
 }
 
 // Set stores the quota, or replaces the limit and mode of the stored quota with the same customer or plan,
-// meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of quotas.
+// meter, group and period. It returns CodeNotFound if the customer is erased, and CodeConflict if the customer or
+// plan has the maximum number of quotas.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // keeps meters unchanged
+		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // blocks meter changes and new erasures
 			return err
 		}
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := refuseErased(ctx, tx, tenant, q.CustomerID); err != nil {
 			return err
 		}
 		if err := catalog.RegisterGroup(ctx, tx, tenant, q.Meter.ID, q.Group); err != nil {

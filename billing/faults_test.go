@@ -292,7 +292,7 @@ func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
-	decided := january.Start.Add(grace)
+	decided := january.Start.Add(grace + metering.MaxIngestDelay)
 	f := atReceiver(first, knownOf(decided.Add(-time.Microsecond)))
 	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: december.End.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}

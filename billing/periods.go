@@ -190,13 +190,14 @@ func missingPeriods(f *Facts, periods []Period) []metering.Range {
 }
 
 // headOpenUntil returns the instant until which an event can make the customer's first period begin earlier. It is the
-// end of the last calendar month before the customer's creation, plus the grace. headOpenUntil returns nil if the start
-// is final: from that instant on, if BillingStartsAt is set, or with a subscription.
+// end of the last calendar month before the customer's creation, plus the grace and the time until every event that was
+// received in the grace is stored. headOpenUntil returns nil if the start is final: from that instant on, if
+// BillingStartsAt is set, or with a subscription.
 func (f *Facts) headOpenUntil() *time.Time {
 	c := f.Customer
 	until := c.HeadOpenUntil
 	if until == nil && len(f.Stored) == 0 {
-		end := CalendarPeriod(c.CreatedAt, f.Settings.Timezone).Start.Add(f.Settings.Grace)
+		end := CalendarPeriod(c.CreatedAt, f.Settings.Timezone).Start.Add(f.Settings.Grace + metering.MaxIngestDelay)
 		until = &end
 	}
 	if until == nil || !f.Now.Before(*until) || c.BillingStartsAt != nil || f.subscribed() {

@@ -113,10 +113,11 @@ func TestTheFirstPeriodOfASubscriber(t *testing.T) {
 }
 
 // A subscription or an operator decides the start of the first period at once. Otherwise the customer's early events
-// decide it at HeadOpenUntil: the start of the month in which the customer was created, plus the grace.
+// decide it at HeadOpenUntil: the start of the month in which the customer was created, plus the grace and the maximum
+// delay of ingest.
 func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 	t.Parallel()
-	decided := january.Start.Add(grace)
+	decided := january.Start.Add(grace + metering.MaxIngestDelay)
 	early := []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
@@ -211,7 +212,7 @@ func TestPlanAt(t *testing.T) {
 // was created before the subscription's period.
 func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
 	t.Parallel()
-	decided := january.Start.Add(grace)
+	decided := january.Start.Add(grace + metering.MaxIngestDelay)
 	f := atMeters(february, knownOf(february.Start, billing.Period{Range: january}))
 	f.Customer.HeadOpenUntil = &decided
 	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
@@ -220,12 +221,27 @@ func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
 	require.Equal(t, january.Start.AddDate(0, -1, 0), billing.Periods(f)[0].Start)
 }
 
+// An event that was received just before the end of the grace can be stored after it. The plan at the end of the grace
+// does not know the event yet.
+func TestAnEventThatIsReceivedInTheGraceMovesTheFirstPeriodHoweverLateItIsStored(t *testing.T) {
+	t.Parallel()
+	end := january.Start.Add(grace)
+	f := knownOf(end)
+	plan := billing.NewBooks(f).Plan()
+	require.Equal(t, january.Start, plan.Periods[0].Start)
+
+	f.Stored, f.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, plan.HeadOpenUntil
+	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: end.Add(-time.Microsecond)}}
+	f.Now = end.Add(metering.MaxIngestDelay)
+	require.Equal(t, january.Start.AddDate(0, -1, 0), billing.NewBooks(f).Plan().Periods[0].Start)
+}
+
 func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.Start.AddDate(0, 0, 2), billing.Period{Range: january})
 	require.Nil(t, billing.NewBooks(f).Plan().HeadOpenUntil)
 	f.Stored = nil
-	require.Equal(t, january.Start.Add(grace), *billing.NewBooks(f).Plan().HeadOpenUntil)
+	require.Equal(t, january.Start.Add(grace+metering.MaxIngestDelay), *billing.NewBooks(f).Plan().HeadOpenUntil)
 }
 
 // twoStreams returns the facts of a customer's billing schedule 0 and, if there are feeds, of schedule 1. Meter 1 is

@@ -172,6 +172,10 @@ const (
 	ClockLimit   = time.Minute     // beyond it, the process makes no decision that depends on the time
 )
 
+// MaxIngestDelay is the time after which a transaction reads every event that was received before. It is longer than
+// a wait in the writer's queue, the writer's deadline and ClockLimit together.
+const MaxIngestDelay = 5 * time.Minute
+
 // ClockOffset returns how far a process's clock is ahead of the database's clock; known is false
 // before the first comparison. A nil ClockOffset means that the clocks agree.
 type ClockOffset func() (offset time.Duration, known bool)

@@ -564,3 +564,25 @@ func TestAnErasureIsRefusedForUsageThatArrivesWhileItWaits(t *testing.T) {
 	_, err = store.Erasures.Begin(t.Context(), b.tenant, "key_1", "acme", "asked for", b.now)
 	require.NoError(t, err)
 }
+
+// TestAnErasureIsRefusedForUsageOfAPeriodThatHasNotBegun ingests an event with a time after the end of the customer's
+// period, because the clock of the sender is ahead. No plan reports the event before the next period begins.
+func TestAnErasureIsRefusedForUsageOfAPeriodThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.now = month.End.Add(-time.Minute)
+	b.use("1")
+	b.accept()
+	b.useAt("1", month.End)
+	require.Empty(t, b.outOfSync(), "a sync has nothing to send yet")
+	erase := func() error {
+		_, err := b.store.Erasures.Begin(t.Context(), b.tenant, "key_1", "acme", "asked for", b.now)
+		return err
+	}
+	b.requireConflict(erase(), "after the end of its latest billing period")
+
+	b.now = month.End
+	b.requireConflict(erase(), "with POST /v1/billing/sync")
+	b.acceptAll()
+	require.NoError(t, erase())
+}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -61,7 +62,8 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    and coalesce(c.billing_starts_at, @now) <= @now
 			  order by c.id
 			  limit @scanned) c
-			where (not @closed or exists (
+			where not `+isPaused("c.tenant_id", "c.id")+`
+			  and (not @closed or exists (
 			    select
 			    from billing_periods p
 			    where p.tenant_id = c.tenant_id
@@ -89,8 +91,8 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 	return page, nil
 }
 
-// RefuseUnreported returns CodeConflict if the customer needs a sync, because the provider may lack usage of the
-// customer. It does nothing without a provider.
+// RefuseUnreported returns CodeConflict if the provider may lack usage of the customer: the customer needs a sync, or
+// an event lies after its stored billing periods. It does nothing without a provider.
 func RefuseUnreported(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	args, err := needsSyncArgs(ctx, tx, tenant, customer, now)
 	if metering.CodeOf(err) == metering.CodeNoProvider {
@@ -99,26 +101,36 @@ func RefuseUnreported(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	if err != nil {
 		return err
 	}
-	var unreported bool
+	var unreported, unplanned bool
 	err = tx.QueryRow(ctx, `
 		with added as materialized `+usage.AddedEventsOf+`
-		select exists (
+		select `+needsSync+`, exists (
 		  select
-		  from customers c
-		  where c.tenant_id = @tenant
-		    and c.id = @customer
-		    and coalesce(c.billing_starts_at, @now) <= @now
-		    and `+needsSync+`)`, args).Scan(&unreported)
-	if err == nil && unreported {
-		err = metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync")
+		  from events e
+		  where e.tenant_id = c.tenant_id
+		    and e.customer_id = c.id
+		    and e.ts >= (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id))
+		from customers c
+		where c.tenant_id = @tenant
+		  and c.id = @customer
+		  and coalesce(c.billing_starts_at, @now) <= @now
+		  and not `+isPaused("c.tenant_id", "c.id"), args).Scan(&unreported, &unplanned)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // the customer is paused, or its billing starts later
+		return nil
+	case err != nil:
+		return err
+	case unreported:
+		return metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync")
+	case unplanned:
+		return metering.Errorf(metering.CodeConflict, "the customer has events after the end of its latest billing period; wait for the next period and sync the customer first with POST /v1/billing/sync")
 	}
-	return err
+	return nil
 }
 
-// needsSync is the SQL condition that a customer c needs a sync, as OutOfSync defines it. needsSyncArgs returns its
-// arguments. The statement reads the events that are not folded yet into added.
-var needsSync = `not ` + isPaused("c.tenant_id", "c.id") + `
-	  and (coalesce(c.look_again_at, @now) <= @now
+// needsSync is the SQL condition that a customer c that is not paused needs a sync, as OutOfSync defines it.
+// needsSyncArgs returns its arguments. The statement reads the events that are not folded yet into added.
+var needsSync = `(coalesce(c.look_again_at, @now) <= @now
 	  or exists (
 	    select
 	    from billing_reports r

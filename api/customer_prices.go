@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,8 +20,8 @@ func (s *server) registerCustomerPrices() {
 	huma.Register(s.api, put("set-customer-pricing", path, PricingWrite, "Set a customer's own price of a meter",
 		"Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the "+
 			"version in force at its start.\n\n"+
-			"- Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the "+
-			"customer was created in the current period.\n"+
+			"- Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current "+
+			"period if the customer was created in the current period.\n"+
 			"- A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.\n\n"+
 			howToConfirm), s.setCustomerPricing)
 	huma.Register(s.api, post("preview-customer-pricing", path+"/preview", PricingWrite, "Preview the effect of a customer's own price",
@@ -61,13 +62,18 @@ type setCustomerPricingInput struct {
 	Body struct{ NewPrice }
 }
 
+// priceStart returns the time from which a change of a customer's own price of a meter applies.
+func (s *server) priceStart(ctx context.Context, c metering.Customer, m metering.Meter, sent *SentTime) (time.Time, error) {
+	return s.effectiveFrom(ctx, c, sent, func(schedules []billing.Facts) time.Time { return billing.PriceStart(schedules, m.ID) })
+}
+
 // newCustomerPrice returns the meter, the price in the request with EffectiveFrom set, and the customer as owner.
 func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of catalog.PriceOwner, err error) {
 	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
 	if err != nil {
 		return m, price, of, err
 	}
-	from, err := s.effectiveFrom(ctx, c, in.Body.EffectiveFrom)
+	from, err := s.priceStart(ctx, c, m, in.Body.EffectiveFrom)
 	price = in.Body.NewPrice
 	price.EffectiveFrom = &SentTime{Time: from}
 	return m, price, catalog.PriceOwner{Customer: c.ID}, err
@@ -103,7 +109,7 @@ func (s *server) endCustomerPricing(ctx context.Context, in *endCustomerPricingI
 		return nil, err
 	}
 	p := billing.Price{MeterID: m.ID, CustomerID: c.ID, Inherits: true}
-	if p.EffectiveFrom, err = s.effectiveFrom(ctx, c, in.Body.EffectiveFrom); err != nil {
+	if p.EffectiveFrom, err = s.priceStart(ctx, c, m, in.Body.EffectiveFrom); err != nil {
 		return nil, err
 	}
 	if err := s.writePrice(ctx, "end-price", p, in.Body.Token); err != nil {

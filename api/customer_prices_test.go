@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
 // sources returns the amount and the price_source of acme's only meter in the preview and in the explanation of
@@ -99,6 +102,68 @@ func TestAScheduledOwnPriceIsWithdrawn(t *testing.T) {
 	b.ahead.Store(int64(96 * 24 * time.Hour))
 	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "10")
 	require.Equal(t, []string{"10 meter", "10 meter"}, b.sources(t))
+}
+
+// twoSchedules returns a replica with the customer acme, who has an annual subscription for seats. A second
+// subscription bills calls and has a billing schedule of its own with the current period month.
+func (b *bundle) twoSchedules(t *testing.T) (r *bundle, month metering.Range) {
+	t.Helper()
+	today := b.now().Truncate(time.Second)
+	year := metering.Range{Start: today.AddDate(0, -3, 0), End: today.AddDate(0, 9, 0)}
+	month = metering.Range{Start: today.AddDate(0, 0, -10), End: today.AddDate(0, 0, 20)}
+	r, _ = b.atStripe(t, &stripetest.Seed{
+		Meters: []stripetest.Meter{{ID: "mtr_seats", EventName: "seats"}, {ID: "mtr_calls", EventName: "calls"}},
+		Prices: []stripetest.Price{
+			{ID: "price_seats", LookupKey: "seats", Meter: "mtr_seats", UnitAmount: "100", Months: 12}, {ID: "price_calls", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "100"},
+		},
+		Customers: []stripetest.Customer{{ID: "cus_1"}},
+		Subscriptions: []stripetest.Subscription{
+			{ID: "sub_year", Customer: "cus_1", Start: year.Start.Unix(), End: year.End.Unix(), Items: []stripetest.Item{{ID: "si_seats", Price: "price_seats"}}},
+			{ID: "sub_month", Customer: "cus_1", Start: month.Start.Unix(), End: month.End.Unix(), Items: []stripetest.Item{{ID: "si_calls", Price: "price_calls"}}},
+		},
+	})
+	r.meter(t, "seats", "seat")
+	r.meter(t, "calls", "call")
+	for _, call := range [][3]string{
+		{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`},
+		{"PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","bills":"amounts","product":"prod_calls","secret_key":"sk_test_CANARYkey","webhook_secret":%q}`, stripeSecret)},
+		{"POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`},
+	} {
+		a := r.send(t, call[0], call[1], call[2])
+		require.Less(t, a.status, 300, a.body)
+	}
+	c, err := r.store.Customers.Get(t.Context(), r.tenant.ID, "acme")
+	require.NoError(t, err)
+	_, err = dbtest.Conn(t).Exec(t.Context(), `update customers set created_at = $3 where tenant_id = $1 and id = $2`, r.tenant.ID, c.ID, year.Start.AddDate(0, 0, -1))
+	require.NoError(t, err)
+	_, err = r.store.Ledger.Plan(t.Context(), r.tenant.ID, c.ID, ledger.Pass{}, dbtest.Frame, r.now())
+	require.NoError(t, err, "the plan adds the schedule")
+	return r, month
+}
+
+// TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter checks that an own price, and its end, start with the next period
+// of the meter by default, and that the current price is the one that charges the meter's current period. The annual
+// period of the customer's other schedule has no effect.
+func TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter(t *testing.T) {
+	t.Parallel()
+	b, month := setup(t).twoSchedules(t)
+	const path = "/v1/customers/acme/pricing/calls"
+	started := b.send(t, "PUT", path, `{"overage_rate":0.03}`)
+	require.Equal(t, 200, started.status, "no begun period is charged: %s", started.body)
+	require.Equal(t, month.End, *b.pricing(t, "GET", path, "").Versions[0].EffectiveFrom)
+	var preview client.PricePreview
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "POST", path+"/preview", `{"overage_rate":0.03}`).body), &preview))
+	require.Equal(t, month.End, *preview.EffectiveFrom)
+
+	begun := b.pricing(t, "PUT", path, fmt.Sprintf(`{"overage_rate":0.02,"effective_from":%q}`, month.Start.Format(time.RFC3339)))
+	require.NotNil(t, begun.Current, "it charges the current period of the meter")
+	require.Equal(t, "0.02", begun.Current.OverageRate.String())
+	require.Contains(t, b.send(t, "GET", "/v1/pricing?customer=acme", "").body, `"current":{`)
+
+	ended := b.send(t, "POST", path+"/end", `{}`)
+	require.Equal(t, 200, ended.status, "no begun period is charged: %s", ended.body)
+	versions := b.pricing(t, "GET", path, "").Versions
+	require.Equal(t, []any{month.End, true}, []any{*versions[len(versions)-1].EffectiveFrom, *versions[len(versions)-1].Inherits})
 }
 
 func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {

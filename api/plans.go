@@ -145,7 +145,7 @@ func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*
 }
 
 type customerPlan struct {
-	Plan     *string      `json:"plan" doc:"Slug of the plan that charges the current period. Null if the meters' own prices apply"`
+	Plan     *string      `json:"plan" doc:"Slug of the plan that charges the current period of the first billing schedule. Null if the meters' own prices apply"`
 	Versions []assignment `json:"versions" doc:"Assignments in order of effective_from"`
 }
 
@@ -188,25 +188,24 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 	return out, nil
 }
 
-// effectiveFrom returns the time from which a change of a customer's prices applies. If sent is nil, this is
-// the start of the customer's next billing period. If the customer was created during the current period, it
-// is the start of the current period.
-func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime) (time.Time, error) {
+// effectiveFrom returns the time from which a change of a customer's prices applies: the time in the request, or
+// the default for the customer's billing schedules.
+func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime, byDefault func(schedules []billing.Facts) time.Time) (time.Time, error) {
 	if sent != nil {
 		return sent.Time, nil
 	}
-	period, err := s.Store.Ledger.CurrentPeriod(ctx, c.TenantID, c.ID, s.Now())
-	if err == nil && period.Contains(c.CreatedAt) {
-		return period.Start, nil
+	schedules, err := s.Store.Ledger.Schedules(ctx, c.TenantID, c.ID, s.Now())
+	if err != nil {
+		return time.Time{}, err
 	}
-	return period.End, err
+	return byDefault(schedules), nil
 }
 
 type assignPlanInput struct {
 	CustomerPath
 	Body struct {
 		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period. If the customer's subscriptions have different periods, the earliest of these starts"`
 		Confirm
 	}
 }
@@ -228,7 +227,7 @@ func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customer
 		}
 		a.PlanID = p.ID
 	}
-	if a.EffectiveFrom, err = s.effectiveFrom(ctx, c, in.Body.EffectiveFrom); err != nil {
+	if a.EffectiveFrom, err = s.effectiveFrom(ctx, c, in.Body.EffectiveFrom, billing.PlanStart); err != nil {
 		return nil, err
 	}
 	err = s.writeCatalog(ctx, catalogWrite{

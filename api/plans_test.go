@@ -58,6 +58,21 @@ func TestAPlansPriceTakesTheMetersPlace(t *testing.T) {
 	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"plan.assign"`)
 }
 
+// TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule checks the default start of an assignment for a customer whose
+// billing schedules have different periods. Each schedule is charged at the plan's prices from its next period on.
+func TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule(t *testing.T) {
+	t.Parallel()
+	b, month := setup(t).twoSchedules(t)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	b.pricing(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":2}`)
+	assigned := b.send(t, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`)
+	require.Equal(t, 200, assigned.status, "no begun period is charged: %s", assigned.body)
+	var plan client.CustomerPlan
+	require.NoError(t, json.Unmarshal([]byte(assigned.body), &plan))
+	require.Equal(t, month.End, plan.Versions[0].EffectiveFrom)
+	require.Nil(t, plan.Plan)
+}
+
 func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

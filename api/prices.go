@@ -80,21 +80,23 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, of catalog.Pri
 	if err != nil {
 		return nil, err
 	}
-	period, err := s.periodOf(ctx, of)
+	startOf, err := s.currentStarts(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	return &pricingOutput{showPricing(m.ID, m.Slug, versions, period.Start)}, nil
+	return &pricingOutput{showPricing(m.ID, m.Slug, versions, startOf(m.ID))}, nil
 }
 
-// periodOf returns the current period that an owner's prices charge. For a customer, this is the billing
-// period. For a plan or a meter, it is the calendar month.
-func (s *server) periodOf(ctx context.Context, of catalog.PriceOwner) (metering.Range, error) {
-	tenant := principalOf(ctx).Tenant
-	if of.Customer != 0 {
-		return s.Store.Ledger.CurrentPeriod(ctx, tenant.ID, of.Customer, s.Now())
+// currentStarts returns a function that returns the start of the current period in which an owner's price of a
+// meter charges usage. For a customer, this is the billing period. For a plan or a meter, it is the calendar month.
+func (s *server) currentStarts(ctx context.Context, of catalog.PriceOwner) (func(metering.MeterID) time.Time, error) {
+	tenant, now := principalOf(ctx).Tenant, s.Now()
+	if of.Customer == 0 {
+		month := billing.CalendarPeriod(now, tenant.Location())
+		return func(metering.MeterID) time.Time { return month.Start }, nil
 	}
-	return billing.CalendarPeriod(s.Now(), tenant.Location()), nil
+	schedules, err := s.Store.Ledger.Schedules(ctx, tenant.ID, of.Customer, now)
+	return func(meter metering.MeterID) time.Time { return billing.PeriodOfMeter(schedules, meter, now).Start }, err
 }
 
 // showPricing converts the versions of a price for a response. Current is the version in force at start, the
@@ -140,7 +142,7 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	if err != nil {
 		return nil, err
 	}
-	period, err := s.periodOf(ctx, of)
+	startOf, err := s.currentStarts(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 		return nil, err
 	}
 	show := func(p catalog.MeterPrices) pricing {
-		return showPricing(p.MeterID, p.MeterSlug, p.Versions, period.Start)
+		return showPricing(p.MeterID, p.MeterSlug, p.Versions, startOf(p.MeterID))
 	}
 	cursorOf := func(p catalog.MeterPrices) metering.MeterID { return p.MeterID }
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil

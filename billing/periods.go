@@ -138,6 +138,32 @@ func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) meteri
 	return expectedAt(streams[0], at)
 }
 
+// PriceStart returns the time from which a change of the customer's price of a meter applies by default. It is the start
+// of the next period of the billing schedule to which the meter belongs now. If the customer was created in the current
+// period, it is the start of the current period. schedules holds the facts of all billing schedules of the customer.
+func PriceStart(schedules []Facts, meter metering.MeterID) time.Time {
+	return nextStart(schedules, PeriodOfMeter(schedules, meter, schedules[0].Now))
+}
+
+// PlanStart returns the time from which a plan assignment applies by default, so that each billing schedule of the
+// customer is charged at the plan's prices from its next period on.
+func PlanStart(schedules []Facts) time.Time {
+	earliest := nextStart(schedules, CurrentPeriod(schedules[0]))
+	for _, feed := range schedules[0].Feeds {
+		if start := PriceStart(schedules, feed.MeterID); start.Before(earliest) {
+			earliest = start
+		}
+	}
+	return earliest
+}
+
+func nextStart(schedules []Facts, current metering.Range) time.Time {
+	if current.Contains(schedules[0].Customer.CreatedAt) {
+		return current.Start
+	}
+	return current.End
+}
+
 func (f *Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
 
 // current returns the subscription's current period. It is empty without a subscription.

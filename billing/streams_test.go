@@ -263,6 +263,34 @@ func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []b
 	return []billing.Facts{f, other}
 }
 
+// A change of the customer's prices starts with the next period of the meter's billing schedule, or with the current
+// period if the customer was created in it. A plan starts with the earliest of these periods.
+func TestTheDefaultStartOfAChangedPrice(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	second := metering.Range{Start: day(10), End: day(25)}
+	for name, c := range map[string]struct {
+		created           int
+		calls, seats, all int
+	}{
+		"Before":                {-5, 32, 25, 25},
+		"InTheFirstSchedules":   {5, 1, 25, 1},
+		"InThePeriodsOfBoth":    {12, 1, 10, 1},
+		"AtTheStartOfTheSecond": {10, 1, 10, 1},
+	} {
+		schedules := twoStreams(second, day(20), billing.Feed{MeterID: 2, Stream: 1, From: day(10)})
+		for i := range schedules {
+			schedules[i].Customer.CreatedAt = day(c.created)
+		}
+		require.Equal(t, day(c.calls), billing.PriceStart(schedules, 1), name)
+		require.Equal(t, day(c.seats), billing.PriceStart(schedules, 2), name)
+		require.Equal(t, day(c.all), billing.PlanStart(schedules), name)
+		one := twoStreams(second, day(20))
+		one[0].Customer.CreatedAt = day(c.created)
+		require.Equal(t, day(c.calls), billing.PlanStart(one), name)
+	}
+}
+
 // A meter moves to the billing schedule of its subscription when the subscription's period begins. Closed and
 // reported usage stays in the previous schedule.
 func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {

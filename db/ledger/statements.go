@@ -217,14 +217,27 @@ func readStatement(ctx context.Context, q pg.Batcher, read ReadPrice, tenant met
 	return s, err
 }
 
+// Schedules returns the facts of each of the customer's billing schedules, ordered by schedule number. It returns
+// CodeNotFound if the customer does not exist.
+func (l Ledger) Schedules(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (schedules []billing.Facts, err error) {
+	streams, err := l.streams(ctx, tenant, customer, now)
+	if err != nil {
+		return nil, fmt.Errorf("read billing periods: %w", err)
+	}
+	for _, read := range streams {
+		schedules = append(schedules, read.facts)
+	}
+	return schedules, nil
+}
+
 // CurrentPeriod returns the current billing period of the customer's first billing schedule. The period need
 // not be stored yet. Before the first billing period begins, CurrentPeriod returns the current calendar period.
 func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
-	streams, err := l.streams(ctx, tenant, customer, now)
+	schedules, err := l.Schedules(ctx, tenant, customer, now)
 	if err != nil {
-		return metering.Range{}, fmt.Errorf("read billing periods: %w", err)
+		return metering.Range{}, err
 	}
-	return billing.CurrentPeriod(streams[0].facts), nil
+	return billing.CurrentPeriod(schedules[0]), nil
 }
 
 // Preview returns the lines of the customer's bill as if the current periods of all its billing schedules ended

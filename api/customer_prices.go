@@ -57,13 +57,21 @@ func (s *server) getCustomerPricing(ctx context.Context, in *CustomerMeter) (*pr
 	return s.pricingOf(ctx, m, catalog.PriceOwner{Customer: c.ID})
 }
 
+// NewOwnPrice is a new version of a customer's own price. Unlike a NewPrice, it never applies from the beginning by
+// default.
+type NewOwnPrice struct {
+	SentTerms
+	EffectiveFrom SentTime `json:"effective_from" required:"false" doc:"Time from which the version applies. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period. Replaces a version with the same time"`
+	Confirm
+}
+
 type setCustomerPricingInput struct {
 	CustomerMeter
-	Body struct{ NewPrice }
+	Body struct{ NewOwnPrice }
 }
 
 // priceStart returns the time from which a change of a customer's own price of a meter applies.
-func (s *server) priceStart(ctx context.Context, c metering.Customer, m metering.Meter, sent *SentTime) (time.Time, error) {
+func (s *server) priceStart(ctx context.Context, c metering.Customer, m metering.Meter, sent SentTime) (time.Time, error) {
 	return s.effectiveFrom(ctx, c, sent, func(schedules []billing.Facts) time.Time { return billing.PriceStart(schedules, m.ID) })
 }
 
@@ -74,8 +82,8 @@ func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInp
 		return m, price, of, err
 	}
 	from, err := s.priceStart(ctx, c, m, in.Body.EffectiveFrom)
-	price = in.Body.NewPrice
-	price.EffectiveFrom = &SentTime{Time: from}
+	price = NewPrice(in.Body.NewOwnPrice)
+	price.EffectiveFrom = SentTime{Time: from, sent: true}
 	return m, price, catalog.PriceOwner{Customer: c.ID}, err
 }
 
@@ -98,7 +106,7 @@ func (s *server) previewCustomerPricing(ctx context.Context, in *setCustomerPric
 type endCustomerPricingInput struct {
 	CustomerMeter
 	Body struct {
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the customer has no own price. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period"`
+		EffectiveFrom SentTime `json:"effective_from" required:"false" doc:"Time from which the customer has no own price. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period"`
 		Confirm
 	}
 }

@@ -104,7 +104,7 @@ func TestAScheduledOwnPriceIsWithdrawn(t *testing.T) {
 	require.Equal(t, []string{"10 meter", "10 meter"}, b.sources(t))
 }
 
-// twoSchedules returns a replica with the customer acme, who has an annual subscription for seats. A second
+// twoSchedules returns a replica with the customer acme and its annual subscription for seats. A second
 // subscription bills calls and has a billing schedule of its own with the current period month.
 func (b *bundle) twoSchedules(t *testing.T) (r *bundle, month metering.Range) {
 	t.Helper()
@@ -164,6 +164,22 @@ func TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter(t *testing.T) {
 	require.Equal(t, 200, ended.status, "no begun period is charged: %s", ended.body)
 	versions := b.pricing(t, "GET", path, "").Versions
 	require.Equal(t, []any{month.End, true}, []any{*versions[len(versions)-1].EffectiveFrom, *versions[len(versions)-1].Inherits})
+}
+
+// TestTheDocumentStatesTheDefaultStartOfAnOwnPrice checks the text of the field. An own price never applies from the
+// beginning by default, unlike the first price of a meter.
+func TestTheDocumentStatesTheDefaultStartOfAnOwnPrice(t *testing.T) {
+	t.Parallel()
+	_, schemas := describedAPI(t)
+	textOf := func(schema string) string {
+		return schemas[schema].Value.Properties["effective_from"].Value.Description
+	}
+	for _, schema := range []string{"SetCustomerPricing", "EndCustomerPricing"} {
+		require.Contains(t, textOf(schema), "Default: the start of the customer's next billing period of the meter", schema)
+	}
+	for _, schema := range []string{"SetPricing", "SetPlanPricing"} {
+		require.Contains(t, textOf(schema), "Default for the first price: from the beginning", schema)
+	}
 }
 
 func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {

@@ -190,8 +190,8 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 
 // effectiveFrom returns the time from which a change of a customer's prices applies: the time in the request, or
 // the default for the customer's billing schedules.
-func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime, byDefault func(schedules []billing.Facts) time.Time) (time.Time, error) {
-	if sent != nil {
+func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent SentTime, byDefault func(schedules []billing.Facts) time.Time) (time.Time, error) {
+	if sent.sent {
 		return sent.Time, nil
 	}
 	schedules, err := s.Store.Ledger.Schedules(ctx, c.TenantID, c.ID, s.Now())
@@ -204,8 +204,8 @@ func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *S
 type assignPlanInput struct {
 	CustomerPath
 	Body struct {
-		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period. If the customer's subscriptions have different periods, the earliest of these starts"`
+		Plan          *string  `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
+		EffectiveFrom SentTime `json:"effective_from" required:"false" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period. If the customer's subscriptions have different periods, the earliest of these starts"`
 		Confirm
 	}
 }

@@ -58,8 +58,8 @@ func TestAPlansPriceTakesTheMetersPlace(t *testing.T) {
 	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"plan.assign"`)
 }
 
-// TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule checks the default start of an assignment for a customer whose
-// billing schedules have different periods. Each schedule is charged at the plan's prices from its next period on.
+// TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule checks the default start of an assignment for a customer with two
+// billing schedules. Each schedule is charged at the plan's prices from its next period on.
 func TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule(t *testing.T) {
 	t.Parallel()
 	b, month := setup(t).twoSchedules(t)

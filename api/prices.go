@@ -179,7 +179,7 @@ type SentTerms struct {
 // NewPrice is a new price version.
 type NewPrice struct {
 	SentTerms
-	EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
+	EffectiveFrom SentTime `json:"effective_from" required:"false" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 
@@ -253,10 +253,10 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, of catalog.Price
 	return p, s.Store.Prices.RefuseDimensions(ctx, tenant.ID, m.ID, p.Terms)
 }
 
-// priceFrom returns the time from which a price applies. If sent is nil, the first price applies from the beginning,
+// priceFrom returns the time from which a price applies. Without sent, the first price applies from the beginning,
 // and a later version from the next calendar month.
-func (s *server) priceFrom(ctx context.Context, m metering.Meter, of catalog.PriceOwner, sent *SentTime) (from time.Time, err error) {
-	if sent != nil {
+func (s *server) priceFrom(ctx context.Context, m metering.Meter, of catalog.PriceOwner, sent SentTime) (from time.Time, err error) {
+	if sent.sent {
 		return sent.Time, nil
 	}
 	tenant := principalOf(ctx).Tenant

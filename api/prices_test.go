@@ -98,6 +98,30 @@ func TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows(t *testing.T) {
 	require.Contains(t, b.send(t, "POST", ofCustomer+"/preview", `{"base_price":5}`).body, `"currency":"CHF"`, "the preview has the same default")
 }
 
+// TestNullIsNoStartOfAPrice checks that null is refused as effective_from in each request that accepts the field. In
+// responses, null stands for the beginning. The default of requests is another time.
+func TestNullIsNoStartOfAPrice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	for _, c := range [][3]string{
+		{"PUT", "/v1/meters/calls/pricing", `"overage_rate":1`},
+		{"POST", "/v1/meters/calls/pricing/preview", `"overage_rate":1`},
+		{"PUT", "/v1/plans/pro/pricing/calls", `"overage_rate":1`},
+		{"POST", "/v1/plans/pro/pricing/calls/preview", `"overage_rate":1`},
+		{"PUT", "/v1/customers/acme/pricing/calls", `"overage_rate":1`},
+		{"POST", "/v1/customers/acme/pricing/calls/preview", `"overage_rate":1`},
+		{"POST", "/v1/customers/acme/pricing/calls/end", `"confirm":""`},
+		{"PUT", "/v1/customers/acme/plan", `"plan":"pro"`},
+	} {
+		p := b.send(t, c[0], c[1], `{`+c[2]+`,"effective_from":null}`).problem(t, 422, "invalid")
+		require.Equal(t, []api.FieldProblem{{Location: "body.effective_from", Message: "must not be null; omit it for the default"}}, p.Errors, c[1])
+	}
+	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"price.set"`)
+}
+
 func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,8 +25,13 @@ func (s *SentTime) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// UnmarshalJSON parses a JSON string. Resolve reports a parse error later, with the location of the field.
+// UnmarshalJSON parses a JSON string. Resolve reports a parse error later, with the location of the field. In fields
+// that are pointers, encoding/json accepts null without a call.
 func (s *SentTime) UnmarshalJSON(literal []byte) error {
+	if string(literal) == "null" {
+		s.broken = errors.New("must not be null; omit it for the default")
+		return nil
+	}
 	var text string
 	if err := json.Unmarshal(literal, &text); err != nil {
 		return err

@@ -87,6 +87,69 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Contains(t, unread.body, `"compared_at":null,"reason":"not compared yet: `)
 }
 
+// TestAComparisonFollowsTheFormOfTheRunningPeriod changes the provider's setting bills within a billing period. The
+// period keeps the form that it had at its start, so the prices are compared as long as it bills quantities.
+func TestAComparisonFollowsTheFormOfTheRunningPeriod(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []bool{false, true} {
+		b := setup(t)
+		r, _ := b.atStripe(t, &stripetest.Seed{
+			Meters:        []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
+			Prices:        []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}},
+			Customers:     []stripetest.Customer{{ID: "cus_1"}, {ID: "cus_2"}},
+			Subscriptions: []stripetest.Subscription{{ID: "sub_1", Customer: "cus_1", Items: []stripetest.Item{{ID: "si_1", Price: "price_1"}}}, {ID: "sub_2", Customer: "cus_2", Items: []stripetest.Item{{ID: "si_2", Price: "price_1"}}}},
+		})
+		r.meter(t, "calls", "call")
+		must := func(method, path, body string) string {
+			t.Helper()
+			a := r.send(t, method, path, body)
+			require.Less(t, a.status, 300, a.body)
+			return a.body
+		}
+		bill := func(bills string) {
+			t.Helper()
+			must("PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","secret_key":"sk_test_CANARYkey","webhook_secret":%q,"bills":%s}`, stripeSecret, bills))
+		}
+		const listed = "/v1/meters/calls/pricing"
+		differences := func() (counts [4]int) {
+			t.Helper()
+			var c client.Customer
+			require.NoError(t, json.Unmarshal([]byte(must("GET", "/v1/customers/acme", "")), &c))
+			counts[0] = len(c.PriceComparison.Differences)
+			for i, from := range []string{"2020-01-01T00:00:00Z", billing.CalendarPeriod(r.now(), time.UTC).End.Format(time.RFC3339)} {
+				var shown client.PricePreview
+				require.NoError(t, json.Unmarshal([]byte(must("POST", listed+"/preview", `{"overage_rate":0.04,"effective_from":"`+from+`"}`)), &shown))
+				counts[1+i] = len(shown.ProviderDifferences)
+			}
+			var linked client.Customer
+			require.NoError(t, json.Unmarshal([]byte(must("PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":null}`)), &linked))
+			require.NoError(t, json.Unmarshal([]byte(must("PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_2"}`)), &linked))
+			counts[3] = len(linked.PriceComparison.Differences)
+			return counts
+		}
+		must("PUT", listed, `{"overage_rate":0.02}`)
+		bill(`"quantities"`)
+		must("POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`)
+		if stored {
+			_, err := r.store.Ledger.DuePeriods(t.Context(), r.tenant.ID, 0, 10, r.now())
+			require.NoError(t, err)
+		}
+		require.Equal(t, [4]int{1, 1, 1, 1}, differences(), "quantities")
+		bill(`"amounts","product":"prod_1"`)
+		require.Equal(t, [4]int{1, 1, 0, 1}, differences(), "amounts from the next period on")
+		if !stored {
+			continue
+		}
+		r.ahead.Store(int64(billing.CalendarPeriod(r.now(), time.UTC).End.Sub(r.now())) + int64(time.Hour))
+		_, err := r.store.Ledger.DuePeriods(t.Context(), r.tenant.ID, 0, 10, r.now())
+		require.NoError(t, err)
+		require.Equal(t, 0, differences()[0], "a period in amounts")
+		bill(`"quantities"`)
+		again := differences()
+		require.Equal(t, []int{0, 0, 1}, again[:3], "quantities from the next period on")
+	}
+}
+
 // TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved checks that a price is compared with the prices at the
 // provider that charge its customers. Both the preview and the saving request compare it. Customers with another
 // price in Odometer are excluded.

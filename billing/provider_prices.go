@@ -117,13 +117,14 @@ func DifferenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDi
 
 // Linked contains the data for comparing Odometer's prices for a customer with the provider's prices.
 type Linked struct {
-	Meters  []metering.Meter
-	Prices  map[metering.MeterID][]Price // prices of meters and plans, without customers' own prices
-	Plans   []Assignment
-	Own     []Price // the customer's own prices
-	Side    Side
-	Charged bool // the provider bills amounts at our prices, so that its own prices do not apply
-	Now     time.Time
+	Meters []metering.Meter
+	Prices map[metering.MeterID][]Price // prices of meters and plans, without customers' own prices
+	Plans  []Assignment
+	Own    []Price // the customer's own prices
+	Side   Side
+	Now    time.Time
+
+	Schedules []Facts // the customer's billing schedules, with the facts of ReadSchedules
 }
 
 // theirs returns the provider's price of a meter, or nil if it is missing.
@@ -141,15 +142,29 @@ func (l Linked) ours(meter metering.MeterID, at time.Time) (ours Price, priced b
 	return Customer{Plans: l.Plans, Prices: l.Own}.PriceAt(meter, l.Prices[meter], at)
 }
 
-// Differences compares both prices of each meter and returns the differences. It skips meters for which either price
-// is missing. If the provider bills amounts at our prices, Differences returns none.
-func (l Linked) Differences() (all []PriceDifference) {
-	if l.Charged {
-		return nil
+// billsAmounts reports whether the provider bills the meter's current period in amounts, at our prices. The provider's
+// own price then does not apply.
+func (l Linked) billsAmounts(m metering.Meter) bool {
+	for _, f := range l.Schedules {
+		if !f.feeds(m.ID) {
+			continue
+		}
+		if f.Stream == 0 {
+			f.Side = &l.Side
+		}
+		period := f.running()
+		period.bill(f.Connection) // running can return a period that is only expected
+		return period.Bills == metering.BillsAmounts
 	}
+	return false
+}
+
+// Differences compares both prices of each meter and returns the differences. It skips meters for which either price
+// is missing, and meters whose current period is billed in amounts.
+func (l Linked) Differences() (all []PriceDifference) {
 	for _, m := range l.Meters {
 		theirs := l.theirs(m.ID)
-		if ours, priced := l.ours(m.ID, l.Now); priced && theirs != nil {
+		if ours, priced := l.ours(m.ID, l.Now); priced && theirs != nil && !l.billsAmounts(m) {
 			if d, differs := DifferenceOf(m, ours.Terms, theirs); differs {
 				all = append(all, d)
 			}

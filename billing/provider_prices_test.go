@@ -32,7 +32,7 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 	another := billing.Destination{MeterID: 2, Price: &tariff{"price_2", "JPY", tariffOf(1, 2, 0)}}
 	for name, c := range map[string]struct {
 		side    billing.Side
-		charged bool // Odometer's prices are charged at the provider
+		charged bool // the current period is billed in amounts, at Odometer's prices
 		refused bool
 		differs int
 	}{
@@ -48,7 +48,11 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 		"of another meter than ours": {billing.Side{Destinations: []billing.Destination{another}}, false, false, 0},
 	} {
 		f := knownOf(january.Start)
-		l := billing.Linked{Meters: f.Meters, Prices: f.Prices, Side: c.side, Charged: c.charged, Now: f.Now}
+		l := billing.Linked{Meters: f.Meters, Prices: f.Prices, Side: c.side, Now: f.Now, Schedules: []billing.Facts{f}}
+		l.Schedules[0].Connection = &billing.Connection{Invoices: true}
+		if c.charged {
+			l.Schedules[0].Connection.Bills = metering.BillsAmounts
+		}
 		differences := l.Differences()
 		require.Len(t, differences, c.differs, name)
 		if c.differs > 0 {
@@ -64,6 +68,10 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 			require.NoError(t, err, name)
 		}
 	}
+	f := knownOf(january.Start, billing.Period{Range: january, Bills: metering.BillsQuantities})
+	f.Connection = &billing.Connection{Invoices: true, Bills: metering.BillsAmounts}
+	kept := billing.Linked{Meters: f.Meters, Prices: f.Prices, Side: billing.Side{Destinations: []billing.Destination{alike("99")}}, Now: f.Now, Schedules: []billing.Facts{f}}
+	require.Len(t, kept.Differences(), 1, "the current period keeps its form")
 	l := billing.Linked{Meters: knownOf(january.Start).Meters, Side: billing.Side{Destinations: []billing.Destination{in("EUR")}}}
 	require.NoError(t, l.Validate("body.billing_provider_id"), "there is no price of ours")
 	require.Empty(t, l.Differences())

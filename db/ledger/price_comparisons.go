@@ -29,20 +29,22 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	if k.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil || k.Provider.Statements {
 		return k, err
 	}
-	k.Customer, k.Charged, k.Now = atProvider, k.Provider.Bills == metering.BillsAmounts, now
+	k.Customer, k.Now = atProvider, now
 	var plans []metering.PlanID
 	var since []time.Time
 	var customer metering.CustomerID
 	var own []catalog.StoredOwnPrice
+	var zone string
 	err = l.pool.QueryRow(ctx, `
-		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+catalog.OwnPricesOfCustomer+`
-		from (select) one
-		left join customers c on c.tenant_id = $1 and c.external_id = $2
+		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+catalog.OwnPricesOfCustomer+`, t.timezone
+		from tenants t
+		left join customers c on c.tenant_id = t.id and c.external_id = $2
 		left join lateral (
 		  select array_agg(coalesce(a.plan_id, 0) order by a.effective_from) as plans, array_agg(a.effective_from order by a.effective_from) as since
 		  from customer_plans a
 		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &own)
+		    and a.customer_id = c.id) a on true
+		where t.id = $1`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &own, &zone)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", pg.Coded(err))
 	}
@@ -50,6 +52,9 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		k.Plans = append(k.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
 	k.Own = catalog.OwnPricesOf(customer, own)
+	if k.Schedules, err = l.schedules(ctx, tenant, customer, k.Provider, zone, now); err != nil {
+		return k, fmt.Errorf("read billing periods: %w", pg.Coded(err))
+	}
 	if k.Wanted.Meters, err = catalog.CollectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return k, fmt.Errorf("list meters: %w", pg.Coded(err))
 	}
@@ -58,6 +63,20 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		return k, fmt.Errorf("list prices: %w", err)
 	}
 	return k, nil
+}
+
+// schedules returns the billing schedules of a customer. A customer with the id 0 does not exist yet: it gets the
+// schedule of a customer that is created now.
+func (l Links) schedules(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, at metering.Provider, zone string, now time.Time) ([]billing.Facts, error) {
+	if customer != 0 {
+		all, err := ReadSchedules(ctx, l.pool, l.read, tenant, []int64{int64(customer)}, now)
+		return all[customer], err
+	}
+	timezone, err := billingZone(zone)
+	return []billing.Facts{{
+		Now: now, Customer: billing.Customer{CreatedAt: now}, Settings: billing.Settings{Timezone: timezone},
+		Connection: &billing.Connection{ID: at.ID, Invoices: at.Invoices, Bills: at.Bills, BillsBefore: at.BillsBefore, BillsSince: at.BillsSince},
+	}}, err
 }
 
 // Linked returns the data for a customer that is already linked, with its state at the provider as last read.
@@ -97,8 +116,9 @@ type ProviderPriceOf struct {
 
 // PricesInstead returns the provider's prices, as last read, that charge the customers to which our price p
 // would apply. It determines these customers by the plans and our prices in force at now, or at p.EffectiveFrom
-// if that is later. It returns at most 100 prices, ordered by number of customers, descending. It returns none
-// for a connection without prices, or one that bills amounts.
+// if that is later. It returns at most 100 prices, ordered by number of customers, descending. It skips customers
+// for which the connection bills the first period that p charges in amounts. This is the current period if p applies
+// from its start or earlier, or else the next one.
 func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (all []ProviderPriceOf, err error) {
 	at := now
 	if p.EffectiveFrom.After(now) {
@@ -111,16 +131,30 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id and c.billing_provider_id = l.provider_customer
 		cross join lateral (select `+catalog.PlanAt("c.tenant_id", "c.id", "@at")+` as plan) has
 		cross join lateral (
-		  select d
+		  select d, 0, l.period_start
 		  from jsonb_array_elements(l.destinations) d
 		  union all
-		  select d
+		  select d, coalesce((
+		    select s.stream
+		    from billing_streams s
+		    where s.tenant_id = c.tenant_id
+		      and s.customer_id = c.id
+		      and s.connection_id = k.id
+		      and s.subscription = o->>'subscription'), 0), (o->>'period_start')::timestamptz
 		  from jsonb_array_elements(l.others) o
-		  cross join lateral jsonb_array_elements(o->'destinations') d) destinations (d)
+		  cross join lateral jsonb_array_elements(o->'destinations') d) destinations (d, stream, since)
+		left join billing_periods b on b.tenant_id = c.tenant_id and b.customer_id = c.id and b.stream = destinations.stream
+		  and b.starts_at <= @now and b.ends_at > @now
+		cross join lateral (select coalesce(b.starts_at, destinations.since, @now) as starts_at) running
 		join price_terms t on t.tenant_id = c.tenant_id and t.hash = decode(d->>'terms', 'hex')
 		where k.tenant_id = @tenant
 		  and k.retired_at is null
-		  and k.bills = 'quantities'
+		  and case
+		    when running.starts_at < @effective_from then k.bills
+		    when b.bills <> '' then b.bills
+		    when running.starts_at < k.bills_since then k.bills_before
+		    else k.bills
+		  end = 'quantities'
 		  and (d->>'meter_id')::bigint = @meter
 		  and case
 		    when @customer::bigint <> 0 then c.id = @customer
@@ -137,7 +171,7 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		  end
 		group by t.hash, t.terms
 		order by count(distinct c.id) desc, t.hash
-		limit 100`, pgx.NamedArgs{"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "at": at})
+		limit 100`, pgx.NamedArgs{"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "at": at, "now": now, "effective_from": p.EffectiveFrom})
 	if err != nil {
 		return nil, fmt.Errorf("read providers' prices: %w", pg.Coded(err))
 	}

@@ -35,6 +35,10 @@ func unmarshal(data []byte, into any) error {
 		into = &numbersKept{tree}
 	}
 	err := json.Unmarshal(data, into)
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) && strings.HasPrefix(mismatch.Value, "number") {
+		err = json.Unmarshal(plainIntegers(data), into)
+	}
 	if err == nil {
 		return nil
 	}
@@ -45,11 +49,35 @@ func unmarshal(data []byte, into any) error {
 		}
 		return fmt.Errorf("is not JSON at byte %d", syntax.Offset)
 	}
-	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
 		return fmt.Errorf("has a value of the wrong type at byte %d", mismatch.Offset)
 	}
 	return err
+}
+
+// plainIntegers returns a JSON text in which each integer with an exponent or decimals, such as 1e6 or 1000000.0, is
+// written as digits. JSON Schema allows these forms for integers, and encoding/json does not.
+func plainIntegers(text []byte) (plain []byte) {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(text))
+	copied := 0
+	for {
+		token, err := decoder.ReadToken()
+		if err != nil { // the end of the text
+			return append(plain, text[copied:]...)
+		}
+		literal := token.String()
+		if token.Kind() != '0' || !strings.ContainsAny(literal, ".eE") {
+			continue
+		}
+		number, err := metering.ParseDecimal(literal)
+		if err != nil || !number.Equal(number.Round(0)) {
+			continue
+		}
+		end := int(decoder.InputOffset())
+		plain = append(plain, text[copied:end-len(literal)]...)
+		plain = append(plain, number.Round(0).String()...)
+		copied = end
+	}
 }
 
 // unclearRule returns an error for a body that JSON parsers interpret in different ways: a body with a repeated

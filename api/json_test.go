@@ -81,6 +81,38 @@ func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
 	b.refused(t, badRequest{method: "POST", path: "/v1/customers"}, `{"External_ID":"a"}`, "body.External_ID", "unexpected property")
 }
 
+// TestAnIntegerHasEachFormOfANumber checks that integers with an exponent or with zeros as decimals are accepted, as
+// their JSON schema promises. Python writes a float of 10⁶ as 1000000.0.
+func TestAnIntegerHasEachFormOfANumber(t *testing.T) {
+	t.Parallel()
+	bodiesByOperation(t, func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema) {
+		for name, property := range schema.Properties {
+			if !property.Value.Type.Is("integer") {
+				continue
+			}
+			for _, one := range []string{"1.0", "1e0", "10E-1"} {
+				a := b.send(t, r.method, r.path+"?"+r.query.Encode(), fmt.Sprintf(`{%q:%s}`, name, one))
+				require.NotContains(t, a.body, "wrong type", name)
+			}
+		}
+	})
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const path = "/v1/meters/calls/pricing"
+	for _, million := range []string{"1000000", "1000000.0", "1e6", "1E+6", "0.1e7", "10000000e-1"} {
+		set := b.pricing(t, "PUT", path, `{"model":"per_unit","unit_price":2.50,"per_units":`+million+`}`)
+		last := set.Versions[len(set.Versions)-1]
+		require.Equal(t, []any{int64(1_000_000), "2.5"}, []any{*last.PerUnits, last.UnitPrice.String()}, million)
+	}
+	charged := b.send(t, "POST", "/v1/pricing/calculate", `{"model":"percentage","fixed_fee":1e-1,"usage":[{"quantity":1.0,"event_count":2e0},{"quantity":1,"event_count":3.0}]}`)
+	require.Equal(t, 200, charged.status, charged.body)
+	require.Contains(t, charged.body, `"charge":0.2`)
+	require.Contains(t, charged.body, `"charge":0.3`)
+	for _, none := range []string{"1.5", "1e-1"} {
+		b.refused(t, badRequest{method: "PUT", path: path}, `{"model":"per_unit","unit_price":2,"per_units":`+none+`}`, "body.per_units", "expected integer")
+	}
+}
+
 // TestTextThatIsNoUTF8IsRefusedEverywhere checks that text that is not UTF-8 is refused. If invalid characters
 // were replaced by U+FFFD, two different texts would become equal.
 func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {

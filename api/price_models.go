@@ -67,8 +67,8 @@ func unlessZero(d metering.Decimal) *metering.Decimal {
 // currency.
 type NewModel struct {
 	NewRate
-	MinimumCharge SentDecimal `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
-	MaximumCharge SentDecimal `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
+	MinimumCharge SentDecimal `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none"`
+	MaximumCharge SentDecimal `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none"`
 }
 
 // NewRate contains the fields of a pricing model in a request.

@@ -113,6 +113,8 @@ func anyTerms(rng *rand.Rand) billing.Terms {
 	t := billing.Terms{
 		BasePrice: maybe(), IncludedUnits: maybe(), MinimumCharge: maybe(), MaximumCharge: maybe(), Currency: []string{"JPY", "USD", "KWD"}[rng.IntN(3)],
 	}
+	digits := metering.MinorDigits(t.Currency)
+	t.MinimumCharge, t.MaximumCharge = t.MinimumCharge.Round(digits), t.MaximumCharge.Round(digits)
 	if t.MaximumCharge.Cmp(t.MinimumCharge) < 0 {
 		t.MaximumCharge = metering.Decimal{}
 	}

@@ -140,6 +140,8 @@ func TestAPriceModelIsValidated(t *testing.T) {
 		"body.percent must not be negative":                                                                   {Model: billing.ModelPercentage, Percent: none},
 		"body.minimum_charge must not be negative":                                                            {MinimumCharge: none},
 		"body.maximum_charge must not be less than minimum_charge, which is 2":                                {MinimumCharge: metering.Whole(2), MaximumCharge: one},
+		"body.minimum_charge must have at most 2 decimals, because charges in USD are rounded to 2 decimals":  {MinimumCharge: metering.MustDecimal("10.004")},
+		"body.maximum_charge must have at most 2 decimals, because charges in USD are rounded to 2 decimals":  {MaximumCharge: metering.MustDecimal("100.001")},
 		"body.tiers[0].up_to must be a number in every tier except the last":                                  graduated(upTo("", "1", "0"), upTo("", "1", "0")),
 		"body.tiers[0].up_to must be null in the last tier; add a tier with up_to null for larger quantities": graduated(upTo("5", "1", "0")),
 		"body.tiers[0].up_to must be greater than 0":                                                          graduated(upTo("0", "1", "0"), upTo("", "1", "0")),
@@ -152,6 +154,10 @@ func TestAPriceModelIsValidated(t *testing.T) {
 		require.ErrorAs(t, terms.Validate(), &err, want)
 		require.Contains(t, err.Fields[0].Location+" "+err.Fields[0].Message, want)
 	}
+	yen := billing.Terms{Currency: "JPY", OverageRate: one, MaximumCharge: metering.MustDecimal("100.6")}
+	require.ErrorContains(t, yen.Validate(), "body.maximum_charge must have at most 0 decimals, because charges in JPY are rounded to 0 decimals")
+	yen.MaximumCharge = metering.MustDecimal("100.0")
+	require.NoError(t, yen.Validate())
 }
 
 func TestAPriceModelInWords(t *testing.T) {

@@ -120,10 +120,10 @@ func ofAnyModel(short billing.Terms, fees bool) billing.Terms {
 		return metering.Whole(rng.Int64N(most)).Mul(metering.MustDecimal("0.001"))
 	}
 	if rng.IntN(4) == 0 {
-		t.MinimumCharge = amount(20_000)
+		t.MinimumCharge = amount(20_000).Round(metering.MinorDigits(t.Currency))
 	}
 	if rng.IntN(4) == 0 {
-		t.MaximumCharge = t.MinimumCharge.Add(amount(40_000))
+		t.MaximumCharge = t.MinimumCharge.Add(amount(40_000).Round(metering.MinorDigits(t.Currency)))
 	}
 	models := billing.Model("").Values()
 	switch t.Model = models[rng.IntN(len(models))]; t.Model {

@@ -110,7 +110,14 @@ func validCount(field string, n int64) error {
 	return nil
 }
 
+// validBounds refuses bounds that rounding the charge could break.
 func (t Terms) validBounds() error {
+	digits := metering.MinorDigits(t.Currency)
+	for _, bound := range []amount{{"minimum_charge", t.MinimumCharge}, {"maximum_charge", t.MaximumCharge}} {
+		if !bound.value.Equal(bound.value.Round(digits)) {
+			return metering.Invalid("body."+bound.field, "must have at most %d decimals, because charges in %s are rounded to %d decimals", digits, t.Currency, digits)
+		}
+	}
 	if !t.MaximumCharge.IsZero() && t.MaximumCharge.Cmp(t.MinimumCharge) < 0 {
 		return metering.Invalid("body.maximum_charge", "must not be less than minimum_charge, which is %s", t.MinimumCharge)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
@@ -53,9 +54,10 @@ func (e *confirmationError) Unwrap() error { return e.problem }
 
 // catalogWrite is a write that can change the charges of begun billing periods or the currency of later ones.
 type catalogWrite struct {
-	change  any    // the operation and all its inputs, in a fixed order: the token covers their JSON
-	subject string // subject of the sentence in the problem's detail
-	confirm string // the token in the request
+	change  any       // the operation and all its inputs, in a fixed order: the token covers their JSON
+	subject string    // subject of the sentence in the problem's detail
+	confirm string    // the token in the request
+	from    time.Time // time from which the change applies; zero: at once
 	impact  func(now time.Time) (ledger.Impact, error)
 	write   func(within db.Catalog) error
 }
@@ -66,10 +68,11 @@ const maxCatalogTries = 25
 // writeCatalog applies a write if it changes neither the charges of begun billing periods nor the currency of later
 // ones, or if the caller has confirmed it. Otherwise it returns a confirmationError. The transaction runs the write
 // before it checks the confirmation, so that an invalid write returns its own error instead of a confirmationError.
+// If the impact is out of date when the transaction has locked the catalog, writeCatalog computes it again.
 func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
-	tenant := principalOf(ctx).Tenant.ID
-	now := s.Now()
+	tenant := principalOf(ctx).Tenant
 	for range maxCatalogTries {
+		now := s.Now()
 		impact, err := w.impact(now)
 		if err != nil {
 			return err
@@ -78,7 +81,10 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 		if err != nil {
 			return err
 		}
-		err = s.Store.AtRevision(ctx, tenant, impact.Revision, func(within db.Catalog) error {
+		err = s.Store.AtRevision(ctx, tenant.ID, impact.Revision, func(within db.Catalog) error {
+			if !s.Now().Before(w.impactUntil(now, tenant.Location())) {
+				return db.ErrCatalogMoved
+			}
 			if err := w.write(within); err != nil {
 				return err
 			}
@@ -98,6 +104,16 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 		}
 	}
 	return metering.Errorf(metering.CodeOverloaded, "other changes to prices, plans or meters were saved first; try again")
+}
+
+// impactUntil returns the time until which the impact at now can be current, apart from other writes: the time from
+// which the change applies, or the start of the next calendar month, when billing periods begin.
+func (w catalogWrite) impactUntil(now time.Time, timezone *time.Location) time.Time {
+	until := billing.CalendarPeriod(now, timezone).End
+	if w.from.After(now) && w.from.Before(until) {
+		return w.from
+	}
+	return until
 }
 
 // confirmationToken returns a MAC of the change, the tenant, the catalog's revision and the affected billing

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -334,4 +335,48 @@ func TestATimeZoneIsConfirmed(t *testing.T) {
 	require.True(t, c.Periods[0].End.Equal(monthIn(t, b.now(), "Asia/Kathmandu").End), "those that begin")
 	require.Equal(t, 200, patch(withToken(t, `{"timezone":"Asia/Kathmandu"}`, c.Token)).status)
 	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"timezone":"Asia/Kathmandu"`)
+}
+
+// TestACatalogWriteReadsTheClockUnderItsLock checks writes that wait for another write until the time from which a
+// version applies has passed. The version then changes a begun billing period. A price needs a confirmation, and a
+// version cannot be withdrawn any more.
+func TestACatalogWriteReadsTheClockUnderItsLock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+	next := billing.CalendarPeriod(b.now(), time.UTC).End
+	other := dbtest.Conn(t)
+	// passing sends a request, and lets the time next pass while the request waits for another write.
+	passing := func(method, path, body string) answer {
+		t.Helper()
+		tx, err := other.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `select from catalog_revisions where tenant_id = $1 for update`, b.tenant.ID)
+		require.NoError(t, err)
+		answered := make(chan answer, 1)
+		go func() { answered <- b.send(t, method, path, body) }()
+		dbtest.Eventually(t, func() error {
+			var waits bool
+			if err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits); err != nil {
+				return err
+			}
+			if !waits {
+				return errors.New("the request does not wait")
+			}
+			return nil
+		})
+		b.ahead.Store(int64(next.Sub(b.now())) + int64(time.Hour))
+		require.NoError(t, tx.Rollback(t.Context()))
+		return <-answered
+	}
+
+	const path = "/v1/meters/calls/pricing"
+	body := fmt.Sprintf(`{"overage_rate":2,"effective_from":%q}`, next.Format(time.RFC3339))
+	passing("PUT", path, body).problem(t, 409, "confirmation_required")
+
+	b.ahead.Store(0)
+	scheduled := b.pricing(t, "PUT", path, body).Versions
+	passing("DELETE", fmt.Sprint(path, "/", scheduled[len(scheduled)-1].Version), "").problem(t, 409, "conflict")
 }

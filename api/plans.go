@@ -237,7 +237,7 @@ func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customer
 			Plan      metering.PlanID
 			From      time.Time
 		}{"assign-plan", c.ID, a.PlanID, a.EffectiveFrom.UTC()},
-		subject: "The plan", confirm: in.Body.Token,
+		subject: "The plan", confirm: in.Body.Token, from: a.EffectiveFrom,
 		impact: func(now time.Time) (ledger.Impact, error) {
 			return s.Store.Ledger.AssignmentImpact(ctx, who.Tenant.ID, c.ID, a, now)
 		},

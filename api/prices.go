@@ -225,7 +225,7 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 			Terms     []byte
 			From      time.Time
 		}{operation, p.MeterID, p.PlanID, p.CustomerID, p.JSON(), p.EffectiveFrom.UTC()},
-		subject: "The price", confirm: confirm,
+		subject: "The price", confirm: confirm, from: p.EffectiveFrom,
 		impact: func(now time.Time) (ledger.Impact, error) {
 			return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now)
 		},
@@ -301,7 +301,7 @@ func (s *server) withdrawPlanPricing(ctx context.Context, in *withdrawPlanPricin
 func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, of catalog.PriceOwner, version int) (*pricingOutput, error) {
 	who := principalOf(ctx)
 	p := billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer, Version: version}
-	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now()); err != nil {
+	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now); err != nil {
 		return nil, err
 	}
 	return s.pricingOf(ctx, m, of)

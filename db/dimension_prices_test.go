@@ -227,7 +227,7 @@ func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
 	for name, of := range map[string]catalog.PriceOwner{"meter": {}, "plan": {Plan: plan.ID}, "customer": {Customer: b.customer.ID}} {
 		scheduled := b.setPrice(byRegion(), b.now.AddDate(0, 0, 62), of)
 		require.ErrorContains(t, b.groupTokensBy("model"), refusal, name)
-		require.NoError(t, b.store.Prices.Withdraw(t.Context(), b.tenant, metering.Operator, scheduled, b.now))
+		require.NoError(t, b.store.Prices.Withdraw(t.Context(), b.tenant, metering.Operator, scheduled, func() time.Time { return b.now }))
 	}
 	require.NoError(t, b.groupTokensBy("model"), "no price by region is left")
 	require.NoError(t, b.groupTokensBy("model", "region"))

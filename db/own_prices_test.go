@@ -158,7 +158,7 @@ func (l *ownPriceLife) withdraw(owner catalog.PriceOwner, from time.Time) {
 	require.Len(l, versions, len(l.of[owner]))
 	for _, v := range versions {
 		if v.EffectiveFrom.Equal(from) {
-			require.NoError(l, l.store.Prices.Withdraw(l.Context(), l.tenant, metering.Operator, v, l.now))
+			require.NoError(l, l.store.Prices.Withdraw(l.Context(), l.tenant, metering.Operator, v, func() time.Time { return l.now }))
 			delete(l.of[owner], from)
 		}
 	}

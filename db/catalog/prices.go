@@ -158,17 +158,18 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// Withdraw withdraws a version that has not taken effect by now. It returns CodeNotFound if there is no
+// Withdraw withdraws a version that has not taken effect by now, which it calls under the lock. It returns CodeNotFound if there is no
 // such version. It returns CodeConflict if the version has taken effect, because it charges billing
 // periods that have begun.
-func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
+func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now func() time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
+		at := now()
 		var scheduled bool
 		err := tx.QueryRow(ctx, `
-			select effective_from > @now
+			select effective_from > @at
 			from meter_prices p
 			where tenant_id = @tenant
 			  and meter_id = @meter
@@ -176,7 +177,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 			  and version = @version
 			  and withdrawn_at is null
 			for update`, pgx.NamedArgs{
-			"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "version": p.Version, "now": now,
+			"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "version": p.Version, "at": at,
 		}).Scan(&scheduled)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeNotFound, "the price has no such version")
@@ -187,7 +188,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		if !scheduled {
 			return metering.Errorf(metering.CodeConflict, "version %d has taken effect and cannot be withdrawn; set another price instead", p.Version)
 		}
-		_, err = tx.Exec(ctx, `update meter_prices set withdrawn_at = $4 where tenant_id = $1 and meter_id = $2 and version = $3`, tenant, p.MeterID, p.Version, now)
+		_, err = tx.Exec(ctx, `update meter_prices set withdrawn_at = $4 where tenant_id = $1 and meter_id = $2 and version = $3`, tenant, p.MeterID, p.Version, at)
 		if err != nil {
 			return err
 		}

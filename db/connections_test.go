@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -424,6 +425,36 @@ func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
 	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "65 may have arrived at the first")
 	require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, ledger.Resolution{Report: unheard, State: billing.Rejected, Actor: "key_1", Reason: "not there"}, b.now))
 	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
+}
+
+// TestAReportThatIsLeasedWhileItsProviderIsDeletedIsInDoubt leases a planned report after the deletion has checked for
+// reports that are being sent.
+func TestAReportThatIsLeasedWhileItsProviderIsDeletedIsInDoubt(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	planned := b.next(anew).ID
+	sending, err := dbtest.Conn(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = sending.Exec(t.Context(), `
+		update billing_reports
+		set state = 'sending', first_sent_at = $3, lease_until = $4, attempts = 1
+		where tenant_id = $1
+		  and id = $2`, b.tenant, planned, b.now, b.now.Add(lease))
+	require.NoError(t, err)
+	deleted := make(chan error, 1)
+	go func() {
+		deleted <- b.store.Providers.Delete(context.WithoutCancel(t.Context()), b.tenant, "key_1", b.now)
+	}()
+	awaitBlocked(t, sending)
+	require.NoError(t, sending.Commit(t.Context()))
+	require.NoError(t, <-deleted)
+
+	state, response := b.state(planned)
+	require.Equal(t, billing.InDoubt, state)
+	require.Equal(t, "the provider was deleted before it answered", response)
+	b.useProvider(anotherReceiver)
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "60 may have arrived at the first")
 }
 
 func TestADeletedProvidersUnsentReportIsWithdrawn(t *testing.T) {

@@ -181,7 +181,8 @@ const reportsTo = `billing_reports r
 	  and d.connection_id = @connection`
 
 // endReports completes the planned and the sent reports to a connection that was deleted: planned
-// ones as rejected, sent ones with an unknown outcome.
+// ones as rejected, sent ones with an unknown outcome. It locks the reports as it reads their state,
+// because an attempt may begin at any time before the transaction commits.
 func endReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
 	for _, left := range []struct {
 		from, to billing.State
@@ -190,7 +191,7 @@ func endReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connec
 		{billing.Planned, billing.Rejected, "withdrawn: the provider was deleted before the report was sent"},
 		{billing.Sending, billing.InDoubt, "the provider was deleted before it answered"},
 	} {
-		rows, err := tx.Query(ctx, `select r.id from `+reportsTo+` and r.state = @state`,
+		rows, err := tx.Query(ctx, `select r.id from `+reportsTo+` and r.state = @state for update of r`,
 			pgx.NamedArgs{"tenant": tenant, "connection": connection, "state": left.from})
 		if err != nil {
 			return err

@@ -122,7 +122,7 @@ func (s *batchSteps) Send(ctx context.Context, report passes.Report) (passes.End
 	case err != nil:
 		return passes.Ending{}, s.release(ctx, s.tenant, leased, sent.newKey, err)
 	case sent.Refused:
-		return passes.Ending{}, s.release(ctx, s.tenant, leased, false, sent.refusal)
+		return passes.Ending{}, s.releaseRefused(ctx, s.tenant, leased, sent.refusal)
 	case sent.State == billing.Accepted:
 		s.accepted, s.kind = &ledger.Accepted{Report: report.ID, Response: sent.Response}, leased.Kind
 		return passes.Ending{Accepted: true}, nil

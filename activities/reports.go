@@ -43,7 +43,7 @@ func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendRe
 }
 
 func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l ledger.Leased, r SendReportResult) error {
-	err := a.store.Ledger.Complete(context.WithoutCancel(ctx), tenant, l.ReportID, r.State, r.Response, a.now())
+	err := a.store.Ledger.CompleteAttempt(context.WithoutCancel(ctx), tenant, l, r.State, r.Response, a.now())
 	return a.metrics.reported(l.Kind, r.State, err)
 }
 
@@ -51,6 +51,13 @@ func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l l
 func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l ledger.Leased, newKey bool, err error) error {
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), tenant, l.ReportID, l.Attempt, failureText(err), newKey)
 	return errors.Join(err, released)
+}
+
+// releaseRefused ends the lease of an attempt that the provider refused, if the provider surely does not
+// have the report.
+func (a *Activities) releaseRefused(ctx context.Context, tenant metering.TenantID, l ledger.Leased, refusal error) error {
+	released := a.store.Ledger.ReleaseRefused(context.WithoutCancel(ctx), tenant, l, failureText(refusal))
+	return errors.Join(refusal, released)
 }
 
 // attempt is the result of one attempt to send a report.
@@ -72,7 +79,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 	if err != nil {
 		return attempt{}, err
 	}
-	if l.Invoiced && l.Kind == billing.QuantityReport && l.Attempt == 1 {
+	if l.Invoiced && l.Kind == billing.QuantityReport && !l.MayHaveArrived {
 		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final; the next period bills the report's usage"}}, nil
 	}
 	sending := providers.Sending{
@@ -97,7 +104,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 	case outcome.Err == nil:
 		return attempt{SendReportResult: SendReportResult{State: outcome.State, Response: outcome.Answer}}, nil
 	case metering.CodeOf(outcome.Err) == metering.CodeProviderRefuse:
-		return a.refused(ctx, tenant, p, sending, l.Attempt, outcome.Err), nil
+		return a.refused(ctx, tenant, p, sending, l.MayHaveArrived, outcome.Err), nil
 	case !outcome.Look:
 		return attempt{newKey: outcome.NewKey}, outcome.Err
 	}
@@ -110,14 +117,14 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 
 // refused returns the result for a report that the provider refused. A refusal applies only to the
 // refused attempt. If an earlier attempt may have arrived, the outcome is unknown, unless find
-// determines it. A refused statement is always rejected, because the next statement overwrites it.
-func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
+// determines it.
+func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, mayHaveArrived bool, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
 	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: " + failureText(refusal)}, refusal, false}
 	switch {
-	case number == 1, s.Kind == billing.StatementReport:
+	case !mayHaveArrived:
 		return rejected
-	case s.Counting != billing.Adds && s.Kind == billing.QuantityReport:
+	case s.Kind == billing.StatementReport, s.Counting != billing.Adds && s.Kind == billing.QuantityReport:
 		return inDoubt
 	}
 	found, err := a.find(ctx, tenant, p, s)

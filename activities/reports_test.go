@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 	"sync"
 	"testing"
@@ -297,6 +298,83 @@ func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 			require.Equal(t, "7", s.fake.Quantity("si_delta").String())
 		})
 	}
+}
+
+// TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal checks that a refusal does not reject a statement with an
+// earlier attempt that may have arrived. A new receiver gets only the other units. The same receiver gets the statement
+// again.
+func TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
+	t.Parallel()
+	refused := func(t *testing.T) (b *bench, send activities.SendReportInput) {
+		t.Helper()
+		b = newBench(t)
+		send = b.planned(t)
+		b.far.err = metering.Errorf(metering.CodeProviderDown, "the webhook did not answer")
+		_, err := b.ExecuteActivity(b.do.SendReport, send)
+		require.ErrorContains(t, err, "the webhook did not answer")
+		b.far.err = metering.Errorf(metering.CodeProviderRefuse, "the webhook answered 410 Gone; save another URL")
+		result := run[activities.SendReportResult](t, b, b.do.SendReport, send)
+		require.Equal(t, activities.SendReportResult{
+			State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: the webhook answered 410 Gone; save another URL",
+		}, result)
+		require.Equal(t, billing.InDoubt, b.state(t, send.ReportID))
+		b.far.err = nil
+		return b, send
+	}
+	t.Run("a new receiver", func(t *testing.T) {
+		t.Parallel()
+		b, send := refused(t)
+		b.useProvider(t, "https://other.example.com/")
+		run[activities.SendReportResult](t, b, b.do.SendReport, b.planned(t))
+		require.Equal(t, "0", b.stated(t))
+		require.Equal(t, billing.InDoubt, b.state(t, send.ReportID))
+	})
+	t.Run("the same receiver", func(t *testing.T) {
+		t.Parallel()
+		b, send := refused(t)
+		require.Equal(t, send, b.planned(t))
+		require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+		require.Equal(t, b.far.bodies[0], b.far.bodies[2])
+	})
+}
+
+// TestAStatementThatABatchWasRefusedNeverArrived checks that a batch plans a refused statement again, so that the
+// customer's own run does not take the refusal for an attempt that may have arrived. A new receiver gets all units.
+func TestAStatementThatABatchWasRefusedNeverArrived(t *testing.T) {
+	t.Parallel()
+	refused := func(t *testing.T) (b *bench, send activities.SendReportInput) {
+		t.Helper()
+		b = newBench(t)
+		send = b.planned(t)
+		b.far.answer, b.far.err = webhook.Answer{Status: 422}, metering.Errorf(metering.CodeProviderRefuse, "the webhook refused the message")
+		batch := activities.BatchInput{TenantID: b.tenant, Customers: []metering.CustomerID{b.customer}}
+		require.Equal(t, batch.Customers, run[activities.SyncBatchResult](t, b, b.do.SyncBatch, batch).Failed)
+		require.NotEmpty(t, b.far.bodies)
+		require.Equal(t, billing.Planned, b.state(t, send.ReportID))
+		return b, send
+	}
+	t.Run("its own run", func(t *testing.T) {
+		t.Parallel()
+		b, send := refused(t)
+		require.Equal(t, billing.Rejected, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+	})
+	t.Run("a new receiver", func(t *testing.T) {
+		t.Parallel()
+		b, _ := refused(t)
+		b.far.answer, b.far.err = webhook.Answer{Status: 204}, nil
+		b.useProvider(t, "https://other.example.com/")
+		run[activities.SendReportResult](t, b, b.do.SendReport, b.planned(t))
+		require.Equal(t, "5", b.stated(t))
+	})
+}
+
+// stated returns the usage of the meter in the last statement that was sent.
+func (b *bench) stated(t *testing.T) string {
+	t.Helper()
+	var message metering.MessageOf[webhook.Statement]
+	require.NoError(t, json.Unmarshal(b.far.bodies[len(b.far.bodies)-1], &message))
+	require.Len(t, message.Data.Meters, 1)
+	return message.Data.Meters[0].Usage.String()
 }
 
 // TestWhatStripeShowsADayLateIsNotReportedAgain checks that a report that Stripe's summaries do not show within a day

@@ -45,7 +45,7 @@ var fieldDocs = map[string]string{
 	"expires_at":           "Time of expiry",
 	"external_id":          "The customer's external ID",
 	"finished_at":          "End time; null if not finished",
-	"first_sent_at":        "Time of the first attempt to send the report; null if it was never sent",
+	"first_sent_at":        "Time of the first attempt that the provider may have received; null if there is none",
 	"found_at":             "Time at which the audit found the difference",
 	"grace_hours":          "Hours from the end of a billing period to its closing",
 	"granularity":          "The width of the windows",

@@ -15,7 +15,6 @@ import (
 // far is a receiver of statements. For each period, it keeps the statement with the highest sequence.
 type far struct {
 	bodies map[int64]string // accepted statements by sequence
-	no     map[int64]bool   // refused sequences
 	last   map[string]int64 // highest sequences by the period's start
 	held   map[string]owed
 	late   map[string]map[string]owed // by the starts of the target period and of the closed period
@@ -28,7 +27,7 @@ func (o owed) String() string { return o.usage.String() + " for " + o.amount.Str
 func (o owed) plus(p owed) owed { return owed{o.usage.Add(p.usage), o.amount.Add(p.amount)} }
 
 func newFar() *far {
-	return &far{bodies: map[int64]string{}, no: map[int64]bool{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
+	return &far{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
 }
 
 // billed returns the totals that all of these receivers hold for each period, and the late additions to each closed
@@ -49,13 +48,13 @@ func billed(all map[string]*far) (held, late map[string]owed) {
 }
 
 func (m *machine) arrive(t *rapid.T, s *sender) {
-	message := read(m, s.body)
+	message := read(m, s.Body)
 	f := m.accounts[s.account]
 	sequence := message.Data.Sequence
-	if before, seen := f.bodies[sequence]; seen && before != string(s.body) {
-		t.Fatalf("sequence %d came with two bodies:\n%s\n%s", sequence, before, s.body)
+	if before, seen := f.bodies[sequence]; seen && before != string(s.Body) {
+		t.Fatalf("sequence %d came with two bodies:\n%s\n%s", sequence, before, s.Body)
 	}
-	f.bodies[sequence] = string(s.body)
+	f.bodies[sequence] = string(s.Body)
 	period := message.Data.Period.Start.Format(time.DateOnly)
 	if sequence >= f.last[period] {
 		line := message.Data.Meters[0]

@@ -25,12 +25,10 @@ import (
 // sender is one attempt to send a report, divided into steps between which a crash may happen. Its fields are the state
 // in the memory of the sending process.
 type sender struct {
-	report   uuid.UUID
-	attempt  int
-	account  string
-	body     []byte
-	answered bool
-	outcome  billing.State
+	ledger.Leased
+	account string
+	called  bool          // it has called the receiver
+	outcome billing.State // "": no response was received
 }
 
 // machine drives one customer's ledger through random sequences of steps.
@@ -178,47 +176,29 @@ func (m *machine) leaseIt(r written) {
 	}
 	require.NoError(m, err)
 	require.Equal(m, r.body, leased.Body)
-	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Address, body: leased.Body})
+	m.senders = append(m.senders, &sender{Leased: leased, account: leased.Provider.Address})
 }
 
-// deliver draws the outcome of sending a report. The receiver accepts it, accepts it and the response is lost, refuses
-// it, or never receives it.
 func (m *machine) deliver(t *rapid.T) {
-	if s, ok := pick(t, m.senders, "sender"); ok {
-		m.meet(t, s, "taken", "taken", "unheard", "lost", "refused")
+	if s, ok := pick(t, m.senders, "sender"); ok && !s.called {
+		m.call(t, s)
 	}
 }
 
-// deliverConsistently is deliver for a receiver that never both accepts and refuses the same report.
-func (m *machine) deliverConsistently(t *rapid.T) {
-	if s, ok := pick(t, m.senders, "sender"); ok {
-		m.meetConsistently(t, s)
-	}
-}
-
-func (m *machine) meetConsistently(t *rapid.T, s *sender) {
-	f, number := m.accounts[s.account], read(m, s.body).Data.Sequence
-	switch _, taken := f.bodies[number]; {
-	case taken:
-		m.meet(t, s, "taken", "unheard", "lost")
-	case f.no[number]:
-		m.meet(t, s, "refused", "lost")
-	default:
-		m.meet(t, s, "taken", "unheard", "lost", "refused")
-	}
-}
-
-// meet applies one of the outcomes to the report that is being sent.
-func (m *machine) meet(t *rapid.T, s *sender, fates ...string) {
-	switch rapid.SampledFrom(fates).Draw(t, "fate") {
+// call draws the outcome of sending a report. The receiver accepts it, accepts it and the response is lost, refuses it,
+// or never receives it. The receiver may refuse a report that it accepted in an earlier attempt.
+func (m *machine) call(t *rapid.T, s *sender) {
+	s.called = true
+	switch rapid.SampledFrom([]string{"taken", "taken", "unheard", "lost", "refused"}).Draw(t, "fate") {
 	case "taken":
 		m.arrive(t, s)
-		s.answered, s.outcome = true, billing.Accepted
+		s.outcome = billing.Accepted
 	case "unheard":
 		m.arrive(t, s)
 	case "refused":
-		m.accounts[s.account].no[read(m, s.body).Data.Sequence] = true
-		s.answered, s.outcome = true, billing.Rejected
+		if s.outcome = billing.Rejected; s.MayHaveArrived {
+			s.outcome = billing.InDoubt
+		}
 	}
 }
 
@@ -228,7 +208,7 @@ func (m *machine) moveWhileSending(t *rapid.T) {
 	m.ingest(t)
 	m.know(m.plan(anew))
 	m.leaseIt(m.known[len(m.known)-1])
-	m.meetConsistently(t, m.senders[len(m.senders)-1])
+	m.call(t, m.senders[len(m.senders)-1])
 	m.useProvider(rapid.SampledFrom(slices.Sorted(maps.Keys(m.accounts))).Draw(t, "account"))
 }
 
@@ -257,19 +237,25 @@ func (m *machine) resolve(*rapid.T) {
 			outcome = billing.Accepted
 		}
 		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, ledger.Resolution{Report: d.ID, State: outcome, Actor: metering.Operator}, m.now))
-		m.senders = slices.DeleteFunc(m.senders, func(s *sender) bool { return s.report == d.ID })
+		m.senders = slices.DeleteFunc(m.senders, func(s *sender) bool { return s.ReportID == d.ID })
 	}
 }
 
 func (m *machine) completeOne(t *rapid.T) {
-	if s, ok := pick(t, m.senders, "sender"); ok && s.answered {
-		m.complete(s.report, s.outcome)
+	if s, ok := pick(t, m.senders, "sender"); ok && s.outcome != "" {
+		require.NoError(m, m.store.Ledger.CompleteAttempt(m.Context(), m.tenant, s.Leased, s.outcome, "tested", m.now))
 	}
 }
 
+// release ends a lease without a decision. A process in a batch also does so after a refusal.
 func (m *machine) release(t *rapid.T) {
-	if s, ok := pick(t, m.senders, "sender"); ok && !s.answered {
-		require.NoError(m, m.store.Ledger.Release(m.Context(), m.tenant, s.report, s.attempt, "no answer", false))
+	s, ok := pick(t, m.senders, "sender")
+	switch {
+	case !ok:
+	case s.outcome == "":
+		require.NoError(m, m.store.Ledger.Release(m.Context(), m.tenant, s.ReportID, s.Attempt, "no answer", false))
+	case s.outcome == billing.Rejected:
+		require.NoError(m, m.store.Ledger.ReleaseRefused(m.Context(), m.tenant, s.Leased, "refused"))
 	}
 }
 
@@ -284,7 +270,7 @@ func (m *machine) quiesce(t *rapid.T) {
 			return
 		}
 		leased := m.lease(planned.Send[0].ID)
-		m.arrive(t, &sender{account: leased.Provider.Address, body: leased.Body})
+		m.arrive(t, &sender{Leased: leased, account: leased.Provider.Address})
 		m.complete(leased.ReportID, billing.Accepted)
 	}
 	t.Fatal("there is always something left to send")
@@ -332,7 +318,7 @@ func TestPropertyWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "late": m.ingestLate, "account": use, "move while sending": m.moveWhileSending, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "close one": m.closeOne,
 			"price": m.setPrice, "close": m.closeDue, "decimals": m.setDecimals, "plan": m.planOne, "lease": m.leaseOne,
-			"deliver": m.deliverConsistently, "complete": m.completeOne, "release": m.release, "expire": m.expire, "resolve": m.resolve,
+			"deliver": m.deliver, "complete": m.completeOne, "release": m.release, "expire": m.expire, "resolve": m.resolve,
 		})
 		m.quiesce(rt)
 		m.resolve(rt)

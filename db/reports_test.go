@@ -80,6 +80,57 @@ func TestASecondCompletionChangesNothing(t *testing.T) {
 	require.Empty(t, b.plan(s.Number).Send)
 }
 
+// TestOnlyTheLastAttemptRejectsAReport completes a refused attempt after its lease, when the next attempt may have
+// arrived. An acceptance is valid, whichever attempt it is of.
+func TestOnlyTheLastAttemptRejectsAReport(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	s := b.next(0)
+	refused := b.lease(s.ID)
+	require.False(t, refused.MayHaveArrived)
+	b.now = b.now.Add(lease)
+	unheard := b.lease(s.ID)
+	require.True(t, unheard.MayHaveArrived)
+	complete := func(of ledger.Leased, outcome billing.State) billing.State {
+		require.NoError(t, b.store.Ledger.CompleteAttempt(t.Context(), b.tenant, of, outcome, "tested", b.now))
+		state, _ := b.state(s.ID)
+		return state
+	}
+	require.Equal(t, billing.Sending, complete(refused, billing.Rejected))
+	require.Equal(t, billing.Sending, complete(refused, billing.InDoubt))
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, s.ID, unheard.Attempt, "the webhook did not answer", false))
+	require.Equal(t, billing.Sending, complete(refused, billing.Rejected))
+	require.Equal(t, billing.InDoubt, complete(unheard, billing.InDoubt))
+	require.Equal(t, billing.Accepted, complete(refused, billing.Accepted))
+}
+
+// TestARefusedAttemptLeavesAReportPlanned checks that the provider surely does not have a report of which the only
+// attempt was refused: if the connection is replaced, the report is withdrawn.
+func TestARefusedAttemptLeavesAReportPlanned(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	s := b.next(0)
+	refused := b.lease(s.ID)
+	require.NoError(t, b.store.Ledger.ReleaseRefused(t.Context(), b.tenant, refused, "the webhook answered 404"))
+	state, response := b.state(s.ID)
+	require.Equal(t, billing.Planned, state)
+	require.Equal(t, "the webhook answered 404", response)
+	again := b.lease(s.ID)
+	require.Equal(t, 2, again.Attempt)
+	require.False(t, again.MayHaveArrived)
+	require.NoError(t, b.store.Ledger.ReleaseRefused(t.Context(), b.tenant, refused, "late"))
+	state, _ = b.state(s.ID)
+	require.Equal(t, billing.Sending, state, "only the holder ends a lease")
+
+	require.NoError(t, b.store.Ledger.ReleaseRefused(t.Context(), b.tenant, again, "the webhook answered 404"))
+	b.useProvider(anotherReceiver)
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
+	state, _ = b.state(s.ID)
+	require.Equal(t, billing.Rejected, state)
+}
+
 func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

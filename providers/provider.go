@@ -182,7 +182,7 @@ type Sending struct {
 	Body        []byte
 	Object      string    // id of the provider's object to overwrite; "": unknown or none
 	Revision    int       // part of the idempotency key; increases if the provider would repeat a saved answer
-	FirstSentAt time.Time // time of the first attempt, which may be this one
+	FirstSentAt time.Time // time of the first attempt that may have arrived, which may be this one
 	Invoiced    bool      // the period's invoice is final, so no invoice bills usage that is accepted now
 	Now         time.Time
 }

@@ -200,7 +200,7 @@ func endReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connec
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, completeReports, tenant, reports, left.to, left.response, now); err != nil {
+		if _, err := tx.Exec(ctx, completeReports, tenant, reports, left.to, left.response, now, anyAttempt); err != nil {
 			return err
 		}
 	}

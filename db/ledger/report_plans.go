@@ -173,10 +173,10 @@ func (w *planWriter) bookings(all []billing.Booking) {
 func (w *planWriter) endFormerReports(plan billing.ReportPlan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now, anyAttempt)
 	}
 	if len(plan.Doubt) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it answered", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it answered", w.facts.Now, anyAttempt)
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *planWriter) resolve(all []billing.Resolved) {
 		if r.State == billing.Accepted {
 			response = "a final invoice bills the reported total with this report"
 		}
-		w.batch.Queue(completeReports, w.tenant, []uuid.UUID{r.ID}, r.State, response, w.facts.Now)
+		w.batch.Queue(completeReports, w.tenant, []uuid.UUID{r.ID}, r.State, response, w.facts.Now, anyAttempt)
 	}
 }
 

@@ -109,7 +109,9 @@ type Leased struct {
 	Object      string // id of the provider object that the report overwrites; "" if unknown
 	FirstSentAt time.Time
 	Provider    metering.Provider
-	Invoiced    bool // the invoice of the period is final: no invoice bills usage that is accepted now
+
+	MayHaveArrived bool // an earlier attempt may have arrived
+	Invoiced       bool // the invoice of the period is final: no invoice bills usage that is accepted now
 }
 
 // Busy is the cause of CodeOverloaded while another attempt holds the lease of the report.
@@ -188,6 +190,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	if l.Provider.ID != l.Connection {
 		return l, metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
 	}
+	l.MayHaveArrived = state != billing.Planned
 	_, err = tx.Exec(ctx, `
 		update billing_reports
 		set state = 'sending', first_sent_at = $3, lease_until = $4, attempts = $5
@@ -214,6 +217,22 @@ func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uu
 	return nil
 }
 
+// ReleaseRefused ends the lease of an attempt that the provider refused, if the provider surely does not have the
+// report. The report is planned again, as if it had never been sent.
+func (l Ledger) ReleaseRefused(ctx context.Context, tenant metering.TenantID, refused Leased, response string) error {
+	_, err := l.pool.Exec(ctx, `
+		update billing_reports
+		set state = 'planned', first_sent_at = null, lease_until = null, response = $4
+		where tenant_id = $1
+		  and id = $2
+		  and attempts = $3
+		  and state = 'sending'`, tenant, refused.ReportID, refused.Attempt, response)
+	if err != nil {
+		return fmt.Errorf("release refused report: %w", pg.Coded(err))
+	}
+	return nil
+}
+
 // Complete records the outcome of a report: accepted, rejected, or in_doubt while it is unknown. Completing
 // a decided report has no effect, with one exception: a late acceptance replaces a rejection. Usage that
 // was reported again in between may then have to be credited.
@@ -224,8 +243,21 @@ func (l Ledger) Complete(ctx context.Context, tenant metering.TenantID, report u
 	return nil
 }
 
+// CompleteAttempt is Complete for the outcome of one attempt. Only an acceptance has an effect after another attempt
+// has begun, because that attempt may have arrived.
+func (l Ledger) CompleteAttempt(ctx context.Context, tenant metering.TenantID, attempt Leased, state billing.State, response string, now time.Time) error {
+	last := attempt.Attempt
+	if state == billing.Accepted {
+		last = anyAttempt
+	}
+	if _, err := l.pool.Exec(ctx, completeReports, tenant, []uuid.UUID{attempt.ReportID}, state, response, now, last); err != nil {
+		return fmt.Errorf("complete report: %w", pg.Coded(err))
+	}
+	return nil
+}
+
 func complete(ctx context.Context, q pg.Querier, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
-	_, err := q.Exec(ctx, completeReports, tenant, []uuid.UUID{report}, state, response, now)
+	_, err := q.Exec(ctx, completeReports, tenant, []uuid.UUID{report}, state, response, now, anyAttempt)
 	return err
 }
 
@@ -245,13 +277,18 @@ func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report
 	return nil
 }
 
-// decided is the SQL that records the outcome $3 of the reports $2. See Ledger.Complete.
+// anyAttempt is the parameter $6 of decided for an outcome that holds whichever attempt was the last.
+const anyAttempt = 0
+
+// decided is the SQL that records the outcome $3 of the reports $2. See Ledger.Complete. Unless $6 is anyAttempt, it
+// records the outcome only of reports with the last attempt $6.
 const decided = `
 	with former as (
 	  select r.id, r.state
 	  from billing_reports r
 	  where r.tenant_id = $1
 	    and r.id = any($2)
+	    and $6::integer in (0, r.attempts)
 	  for update),
 	completed as (
 	  update billing_reports r

@@ -27,7 +27,8 @@ func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []
 		from billing_reports
 		where tenant_id = $1
 		  and customer_id = any($2)
-		  and state = 'sending'
+		  and state in ('planned', 'sending')
+		  and attempts > 0
 		  and period_id is not null
 		order by customer_id, lease_until desc nulls last, number`, tenant, customers)
 	if err != nil {

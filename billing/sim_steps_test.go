@@ -238,7 +238,7 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 	here := l.connection != nil && r.Connection == l.connection.ID && r.Customer == l.providerID
 	switch what {
 	case refusal:
-		return !r.arrived || r.Counting == billing.Adds
+		return !r.arrived || r.Counting == billing.Adds || r.Kind == billing.StatementReport
 	case savedError:
 		return r.Kind != billing.StatementReport
 	case silentDrop:

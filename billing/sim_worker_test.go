@@ -264,7 +264,7 @@ func (p *pass) call() {
 				p.outcome = billing.Rejected
 			}
 		}
-	case answer.refused && p.attempt > 1 && r.Kind == billing.QuantityReport:
+	case answer.refused && p.attempt > 1 && (r.Kind == billing.QuantityReport || r.Kind == billing.StatementReport):
 		p.outcome = billing.InDoubt // an earlier attempt may have arrived
 	case answer.refused:
 		p.outcome = billing.Rejected
@@ -338,9 +338,12 @@ func (p *pass) trouble(r *storedReport) trouble {
 
 func (p *pass) settle() {
 	p.noteSettling()
-	if p.outcome != "" {
+	switch {
+	case p.outcome == billing.Accepted, p.outcome != "" && p.sending.attempts == p.attempt:
 		p.at.settle(p.sending.id, p.outcome, p.now)
 		return
+	case p.outcome != "":
+		return // another attempt has begun, and may arrive
 	}
 	p.at.release(p.sending, p.attempt, p.newKey)
 }

@@ -101,13 +101,16 @@ type Problem struct {
 	Detail    string         `json:"detail" doc:"Description of this error"`
 	Code      metering.Code  `json:"code"`
 	RequestID string         `json:"request_id" doc:"Id to report to the operator. The header X-Request-Id has the same id"`
-	Errors    []FieldProblem `json:"errors" doc:"The fields that break a rule"`
+	Errors    []FieldProblem `json:"errors" doc:"The fields that break a rule, at most 20 of them"`
 
 	// Confirmation is set if the code is confirmation_required.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
 	retryAfter int
 }
+
+// maxFieldProblems is the maximum number of broken rules in a problem. A body can break a rule in each of its values.
+const maxFieldProblems = 20
 
 // FieldProblem is one broken rule. It never repeats the offending value.
 type FieldProblem struct {
@@ -142,7 +145,7 @@ func problemOf(err error) *Problem {
 	if coded.RetryAfter > 0 {
 		p.retryAfter = int(math.Ceil(coded.RetryAfter.Seconds()))
 	}
-	for _, f := range coded.Fields {
+	for _, f := range coded.Fields[:min(len(coded.Fields), maxFieldProblems)] {
 		p.Errors = append(p.Errors, FieldProblem(f))
 	}
 	return p
@@ -162,7 +165,7 @@ func frameworkProblem(status int, errs []error) *Problem {
 		errs = nil // huma's text repeats the Content-Type header
 	}
 	found := metering.Error{Code: code, Message: kinds[code].title}
-	for _, err := range errs {
+	for _, err := range errs[:min(len(errs), maxFieldProblems)] {
 		var detail *huma.ErrorDetail
 		if errors.As(err, &detail) && known {
 			found.Fields = append(found.Fields, metering.Field{Location: shortened(detail.Location), Message: plain(detail.Message)})
@@ -203,7 +206,7 @@ var adaptHuma = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		x := exchangeOf(ctx.Context())
 		if message == "cannot read request body" { // huma's own text
-			if x.err = bodyProblem(errors.Join(errs...), 0); x.err != nil {
+			if x.err = bodyProblem(errors.Join(errs...)); x.err != nil {
 				return x.problem(ctx, problemOf(x.err))
 			}
 			status = http.StatusBadRequest // the client has disconnected

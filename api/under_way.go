@@ -129,10 +129,10 @@ func (x *exchange) holdPage(bytes int64) bool {
 }
 
 // admits reports whether a response of this size may be held in memory until the client has read it. The rows
-// of a page are already counted. The response to a write is always admitted, because the write has taken
-// effect.
+// of a page are already counted. The response to a write that has taken effect is always admitted.
 func (x *exchange) admits(bytes int) bool {
-	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || !x.reads {
+	takesEffect := !x.reads && x.writer.status < http.StatusBadRequest
+	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || takesEffect {
 		return true
 	}
 	return x.hold(answerCopies * int64(bytes))

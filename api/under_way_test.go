@@ -66,3 +66,19 @@ func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
 	}
 	require.False(t, turns.begun.Take(3, 1), "the turn ends once")
 }
+
+// TestARefusalHoldsMemoryUntilItIsRead checks that a large refusal counts in the tenant's share of the memory for
+// responses, also if the request is a write. Only the response to a write that has taken effect is always sent.
+func TestARefusalHoldsMemoryUntilItIsRead(t *testing.T) {
+	t.Parallel()
+	full := func(int64) bool { return false }
+	answers := func(reads bool, status, bytes int) bool {
+		return (&exchange{reads: reads, hold: full, writer: &recorder{status: status}}).admits(bytes)
+	}
+	require.True(t, answers(false, http.StatusCreated, smallAnswer+1))
+	require.False(t, answers(true, http.StatusOK, smallAnswer+1))
+	for _, reads := range []bool{false, true} {
+		require.False(t, answers(reads, http.StatusUnprocessableEntity, smallAnswer+1))
+		require.True(t, answers(reads, http.StatusUnprocessableEntity, smallAnswer))
+	}
+}

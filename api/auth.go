@@ -123,6 +123,7 @@ var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credential
 
 // authorize runs an operation only if the caller has its permission. Public operations need no credential.
 func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
+	exchangeOf(ctx.Context()).body.accept(ctx.Operation())
 	permission, _ := ctx.Operation().Metadata["permission"].(Permission)
 	if permission == Public {
 		next(on(ctx, strangers))
@@ -132,7 +133,7 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		s.refuseOperation(ctx, err)
 		return
 	}
-	next(on(ctx, principalOf(ctx.Context()).Tenant.ID))
+	s.decodeInTurn(on(ctx, principalOf(ctx.Context()).Tenant.ID), next)
 }
 
 // strangers is the tenant ID under which unauthenticated requests share database connections.

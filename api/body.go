@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -37,8 +39,13 @@ const smallBody = 8 << 10
 const (
 	leastCharge = 16 << 10 // minimum charge of an authenticated body, until the response
 	eventCharge = 512      // for each event in addition to its bytes, until it is stored
+	valueCharge = 512      // for each JSON name and value that huma decodes, with the errors that it finds there
 	mostAhead   = 64 << 10
 )
+
+// maxValues is the maximum number of JSON names and values in a body that huma decodes. It exceeds each valid body
+// of at most maxBody bytes. Decoded, a value takes up to 100 times its bytes.
+const maxValues = 20_000
 
 // Limits in bytes for the rest of a body that is unread when the response is sent.
 const (
@@ -112,10 +119,12 @@ type body struct {
 	connection *http.ResponseController
 	declared   int64 // Content-Length; -1: unknown
 	budget     bodyBudget
-	prefix     string // of the sender's address
-	least      int64  // minimum charge; 0: charged to an address prefix
-	decoded    int64  // charge of the decoded events
-	copies     int64  // number of copies in memory of each byte
+	prefix     string        // of the sender's address
+	most       int64         // maximum size in bytes; 0: no operation reads the body
+	least      int64         // minimum charge; 0: charged to an address prefix
+	decoded    int64         // charge of the decoded events
+	copies     int64         // number of copies in memory of each byte
+	values     *valueCounter // of a body that huma decodes
 	read       int64
 	paid       int64
 	complete   bool
@@ -145,6 +154,14 @@ func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *
 	return received
 }
 
+// accept sets the limits of the operation that reads the body.
+func (b *body) accept(op *huma.Operation) {
+	b.most = largestBody(op)
+	if decodesInHuma(op) {
+		b.values = new(valueCounter)
+	}
+}
+
 var (
 	errFull  = metering.Errorf(metering.CodeOverloaded, "too many request bodies are waiting to be stored; try again")
 	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived too slowly while memory was short; try again")
@@ -152,14 +169,22 @@ var (
 
 // Read returns bytes that have arrived, after it has reserved memory for these bytes.
 func (b *body) Read(p []byte) (int, error) {
-	// A body above maxEventsBody is not refused here, because it gets the error for its size.
-	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) {
+	if b.declared > b.most {
+		return 0, tooLarge(b.most)
+	}
+	if b.paid == 0 && !b.budget.fits(max(b.declared, b.least)) {
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
 		return 0, err
 	}
 	n, err := b.arrive(p[:min(len(p), mostAhead)])
+	if b.read > b.most {
+		return 0, tooLarge(b.most)
+	}
+	if b.values.add(p[:n]) > maxValues {
+		return 0, errValues
+	}
 	if full := b.pay(); full != nil {
 		return 0, full
 	}
@@ -246,14 +271,14 @@ func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 // pay reserves memory for the bytes that have arrived. If enough memory is free, it also reserves up to the
 // same amount for later bytes, so that not every packet needs a reservation.
 func (b *body) pay() error {
-	due := max(b.copies*b.read, b.least) + b.decoded
+	due := max(b.copies*b.read+b.parsed(), b.least)
 	isSmall := b.least == 0 && b.read <= smallBody
 	if isSmall || due <= b.paid {
 		return nil
 	}
 	ahead := due + min(due, mostAhead)
 	if b.declared >= 0 {
-		ahead = min(ahead, max(b.copies*b.declared+b.decoded, due))
+		ahead = min(ahead, max(b.copies*b.declared+b.parsed(), due))
 	}
 	if b.budget.tryTake(b, ahead-b.paid) {
 		b.paid = ahead
@@ -267,6 +292,15 @@ func (b *body) pay() error {
 		return b.refuse("ended", errEnded)
 	}
 	return b.refuse("full", errFull)
+}
+
+// parsed returns the charge of the decoded events and values. A body is decoded only after its sender is
+// authenticated, or if it is small.
+func (b *body) parsed() int64 {
+	if b.least == 0 {
+		return 0
+	}
+	return b.decoded + b.values.total()*valueCharge
 }
 
 // payByTenant moves the charge of a body to the tenant of its authenticated sender. If the body was read before
@@ -296,6 +330,8 @@ func (b *body) giveBack() {
 	}
 }
 
+var errValues = metering.Errorf(metering.CodeTooLarge, "the body must have at most %d JSON names and values; send fewer items in one request", maxValues)
+
 func tooLarge(most int64) error {
 	return metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", most)
 }
@@ -307,18 +343,12 @@ func timedOut(err error) bool {
 
 // bodyProblem returns the error to report if a body is too large, too slow or beyond a memory limit. Otherwise
 // it returns nil.
-func bodyProblem(err error, most int64) error {
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return tooLarge(most)
-	}
+func bodyProblem(err error) error {
 	if timedOut(err) {
 		return metering.Errorf(codeTimeout, "the body must arrive at %d bytes per second or more", slowestBytes)
 	}
-	for _, busy := range []error{errFull, errEnded, errBusy} {
-		if errors.Is(err, busy) {
-			return busy
-		}
+	if refusal, refused := errors.AsType[*metering.Error](err); refused {
+		return refusal
 	}
 	return nil
 }

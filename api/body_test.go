@@ -204,6 +204,8 @@ func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
 		"an event":             {[]string{"POST /v1/events", bearer}, false, 413},
 		"a customer":           {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, false, 413},
 		"a customer in chunks": {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, true, 413},
+		"a sign-in":            {[]string{"POST /v1/auth/login", "Content-Type: application/json"}, false, 413},
+		"a provider event":     {[]string{"POST /v1/provider-webhooks/stripe/ten_1", "Content-Type: application/json"}, false, 413},
 		"no credential":        {[]string{toBatch, "Authorization: Bearer x"}, false, 401},
 		"a signature":          {append([]string{toBatch}, b.forged()...), false, 413},
 		"no such path":         {[]string{"POST /nowhere", bearer}, false, 404},
@@ -244,6 +246,24 @@ func TestAClientThatWaitsIsNotWaitedFor(t *testing.T) {
 	_, err = io.ReadAll(response.Body)
 	require.NoError(t, err)
 	require.Equal(t, 413, response.StatusCode)
+}
+
+// TestABodyThatIsTooLargeIsRefusedForItsSize checks that a body above the maximum of its operation gets 413 although
+// too little memory is free for it. After a 503, the client would repeat the request in vain.
+func TestABodyThatIsTooLargeIsRefusedForItsSize(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	refused := b.replica(t, func(d *api.Deps) { d.BodyBytes = 1 << 20 })
+	for path, most := range map[string]int{"/v1/customers": 1 << 20, "/v1/events/batch": 8 << 20} {
+		conn := refused.stall(t, "{", "POST "+path, "Authorization: Bearer "+b.key, fmt.Sprintf("Content-Length: %d", most+1))
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(dbtest.Deadline)))
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, path)
+		require.Equal(t, 413, response.StatusCode, path)
+		require.NoError(t, conn.Close()) // the server waits for the rest of the body
+		response.Body.Close()
+	}
+	require.NotContains(t, refused.send(t, "GET", "/readyz", "").body, "exhausted")
 }
 
 func TestAnEncodedBodyIsRefused(t *testing.T) {

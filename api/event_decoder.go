@@ -284,7 +284,7 @@ func (d *eventDecoder) atEnd() error {
 // malformed returns the error to report if a body cannot be decoded. The error contains the position of the
 // fault, but no part of the body.
 func (d *eventDecoder) malformed(err error) error {
-	if problem := bodyProblem(err, maxEventsBody); problem != nil {
+	if problem := bodyProblem(err); problem != nil {
 		return problem
 	}
 	return metering.Errorf(codeMalformed, "the body is not valid JSON: it is incomplete or has an error after byte %d", d.InputOffset())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -55,15 +54,8 @@ func (s *server) registerEvents() {
 // ingestEvent stores one event. If the event is rejected, the request returns an error.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
-		decoder := newEventDecoder(body)
-		sent, err := decoder.event()
+		sent, err := s.readEvent(ctx, body)
 		if err != nil {
-			return ingestResult{}, decoder.malformed(err)
-		}
-		if sent.rejection != nil && *sent.rejection == notAnObject {
-			return ingestResult{}, refusalAt("body", sent.rejection.Code, "must be a single event; send an array of events to "+eventsPath+"/batch")
-		}
-		if err := decoder.atEnd(); err != nil {
 			return ingestResult{}, err
 		}
 		event, rejection := sent.judge(s.Now(), s.Retention)
@@ -84,6 +76,21 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown(ctx)...)
 		return result, err
 	})
+}
+
+// readEvent reads a single event from a body.
+func (s *server) readEvent(ctx context.Context, body io.Reader) (sentEvent, error) {
+	turns := s.inTurns(ctx, body)
+	defer turns.end()
+	decoder := newEventDecoder(turns)
+	sent, err := decoder.event()
+	if err != nil {
+		return sent, decoder.malformed(err)
+	}
+	if sent.rejection != nil && *sent.rejection == notAnObject {
+		return sent, refusalAt("body", sent.rejection.Code, "must be a single event; send an array of events to "+eventsPath+"/batch")
+	}
+	return sent, decoder.atEnd()
 }
 
 // rejected counts the rejection of a single event and returns its error.
@@ -145,10 +152,10 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 // readBatch reads a batch of events from a body.
 func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, error) {
 	turns := s.inTurns(ctx, body)
+	defer turns.end()
 	decoder := newEventDecoder(turns)
 	decoder.pay = exchangeOf(ctx).body.payForEvents
 	batch, err := decoder.batch()
-	turns.end()
 	if err != nil {
 		return sentEvents{}, err
 	}
@@ -161,17 +168,13 @@ func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, err
 	return batch, nil
 }
 
-// withEventsBody passes the request body to store. It rejects a Content-Length above maxEventsBody and a wrong
-// Content-Type before the body is read.
+// withEventsBody passes the request body to store. It rejects a wrong Content-Type before the body is read.
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
-	x := exchangeOf(ctx)
-	if x.request.ContentLength > maxEventsBody {
-		return nil, tooLarge(maxEventsBody)
-	}
-	if err := eventsMediaType(x.request.Header.Get("Content-Type")); err != nil {
+	request := exchangeOf(ctx).request
+	if err := eventsMediaType(request.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
-	result, err := store(http.MaxBytesReader(x.writer, x.request.Body, maxEventsBody))
+	result, err := store(request.Body)
 	if err != nil {
 		return nil, err
 	}

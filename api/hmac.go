@@ -23,9 +23,7 @@ import (
 
 // Bounds of signed requests.
 const (
-	maxSkew = 300 * time.Second
-	maxBody = 1 << 20 // bytes of a body, except at eventsPath and below it
-
+	maxSkew    = 300 * time.Second
 	firstPiece = 4 << 10 // bytes of the first buffer for a body
 )
 
@@ -208,16 +206,9 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 		r.Body = http.NoBody
 		return nil, nil
 	}
-	most := int64(maxBody)
-	if strings.HasPrefix(r.URL.Path, eventsPath) {
-		most = maxEventsBody
-	}
-	if r.ContentLength > most {
-		return nil, tooLarge(most)
-	}
-	body, err := readPieces(http.MaxBytesReader(x.writer, r.Body, most))
+	body, err := readPieces(r.Body)
 	if err != nil {
-		if problem := bodyProblem(err, most); problem != nil {
+		if problem := bodyProblem(err); problem != nil {
 			return nil, problem
 		}
 		return nil, metering.Errorf(codeMalformed, "the body ended too early").Because(err)

@@ -309,11 +309,15 @@ func TestASignedBodyIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
-	for path, most := range map[string]int{"/v1/customers": 1 << 20, "/v1/events": 8 << 20, "/v1/events/batch": 8 << 20} {
-		body := strings.Repeat(" ", most+1)
-		b.send(t, "POST", path, body, s.sign(body)...).problem(t, 413, "too_large")
-		body = strings.Repeat(" ", most-1000) + "{}"
+	for path, most := range map[string]int{
+		"/v1/customers": 1 << 20, "/v1/events": 8 << 20, "/v1/events/batch": 8 << 20, "/v1/quotas/reservations/r/settle": 8 << 20,
+	} {
+		body, detail := strings.Repeat(" ", most+1), fmt.Sprintf("the body must have at most %d bytes", most)
+		require.Equal(t, detail, b.send(t, "POST", path, body, s.sign(body)...).problem(t, 413, "too_large").Detail, path)
+		require.Equal(t, detail, b.send(t, "POST", path, body).problem(t, 413, "too_large").Detail, path)
+		body = body[:most-2] + "{}"
 		b.send(t, "POST", path, body, s.sign(body)...).problem(t, 422, "invalid")
+		b.send(t, "POST", path, body).problem(t, 422, "invalid")
 	}
 	full := b.replica(t, func(d *api.Deps) { d.BodyBytes = 100 })
 	for _, path := range []string{"/v1/customers", "/v1/events"} {

@@ -345,3 +345,44 @@ func TestReadinessNamesWhatIsMissing(t *testing.T) {
 	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable","bodies":"ok"}`)
 	require.JSONEq(t, `{"status":"ok"}`, b.send(t, "GET", "/healthz", "").body)
 }
+
+// TestABodyWithManyFaultsIsRefusedBriefly checks that neither the response nor the decoded body grows with the number
+// of broken rules.
+func TestABodyWithManyFaultsIsRefusedBriefly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	list := func(name, item string, items int) string {
+		return `{"` + name + `":[` + strings.TrimSuffix(strings.Repeat(item+",", items), ",") + `]}`
+	}
+	for path, body := range map[string]string{
+		"/v1/quotas/check": list("checks", `{}`, 5000),
+		"/v1/webhooks":     list("event_types", `""`, 5000),
+		"/v1/customers":    `{"external_id":"a"` + unknownFields(5000) + `}`,
+	} {
+		a := b.send(t, "POST", path, body)
+		require.Len(t, a.problem(t, 422, "invalid").Errors, 20, path)
+		require.Less(t, len(a.body), 8<<10, path)
+	}
+	for path, body := range map[string]string{
+		"/v1/quotas/check": list("checks", `{}`, 20_000),
+		"/v1/webhooks":     list("event_types", `""`, 20_000),
+		"/v1/customers":    `{"external_id":"a","metadata":` + list("x", `{"":0}`, 6_666) + `}`,
+	} {
+		detail := b.send(t, "POST", path, body).problem(t, 413, "too_large").Detail
+		require.Equal(t, "the body must have at most 20000 JSON names and values; send fewer items in one request", detail, path)
+	}
+	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"a","metadata":{"x":[`+strings.Repeat("0,", 8000)+`0]}}`).status)
+	b.meter(t, "calls", "call")
+	properties := `{"x":[` + strings.Repeat("0,", 8000) + `0]}`
+	event := `{"event_type":"call","customer_id":"a","properties":` + properties + `}`
+	b.ingest(t, "/v1/events/batch", list("events", event, 50)) // events are not decoded into values
+}
+
+// unknownFields returns JSON fields that no operation has, each after a comma.
+func unknownFields(fields int) string {
+	var text strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&text, `,"x%d":1`, i)
+	}
+	return text.String()
+}

@@ -120,12 +120,12 @@ func (w *window) allowance(limit int, now time.Time) allowance {
 	return allowance{left > 0, left, w.ends.Sub(now)}
 }
 
-// limited marks an operation that accepts events. Its requests count against the tenant's limit of requests with
-// events.
+// limited marks an operation that accepts events. Its body can have maxEventsBody bytes, and its requests count
+// against the tenant's limit of requests with events.
 func limited(op huma.Operation) huma.Operation {
 	op.Metadata["limited"] = true
 	op.Extensions["x-rate-limit"] = "events"
-	return op
+	return withBodyUpTo(op, maxEventsBody)
 }
 
 // charge counts a request against its rate limits and sets the headers X-RateLimit-Limit and

@@ -38,13 +38,30 @@ func operation(method, id, path string, permission Permission, summary, descript
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	op.Security = noCredential
-	op.MaxBodyBytes = smallBody
-	if permission != Public {
-		op.MaxBodyBytes = 0 // the framework's limit, 1 MiB
-		op.Extensions["x-rate-limit"] = "calls"
-		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
+	if permission == Public {
+		return withBodyUpTo(op, smallBody)
 	}
+	op.Extensions["x-rate-limit"] = "calls"
+	op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
+	return withBodyUpTo(op, maxBody)
+}
+
+// maxBody is the maximum size in bytes of a body, unless the operation sets another one.
+const maxBody = 1 << 20
+
+// withBodyUpTo sets the maximum size of an operation's body, in bytes. huma refuses a body of MaxBodyBytes bytes.
+func withBodyUpTo(op huma.Operation, largest int64) huma.Operation {
+	op.MaxBodyBytes = largest + 1
 	return op
+}
+
+// largestBody returns the maximum size of an operation's body, in bytes.
+func largestBody(op *huma.Operation) int64 { return op.MaxBodyBytes - 1 }
+
+// decodesInHuma reports whether huma decodes the operation's body. The operations that accept events, and a
+// provider's events, decode their bodies themselves.
+func decodesInHuma(op *huma.Operation) bool {
+	return op.Metadata["limited"] != true && !op.SkipValidateBody
 }
 
 // tag returns the first segment of a path after /v1/, such as meters for /v1/meters/{slug}. All other paths

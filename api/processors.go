@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
@@ -21,12 +24,14 @@ func newProcessors() *fair.Shares[metering.TenantID] {
 
 // turns reads a request body and limits the number of processors that decode large bodies. After the first
 // atOnce bytes, Read returns only when the tenant has a processor to decode the returned bytes. The next Read
-// first releases the processor, so that a slow client does not occupy it.
+// first releases the processor, so that a slow client does not occupy it. A body that is decoded only after its
+// end needs a processor only then.
 type turns struct {
 	ctx        context.Context
 	body       io.Reader
 	processors *fair.Shares[metering.TenantID]
 	tenant     metering.TenantID
+	whole      bool // the body is decoded after its end
 	read       int
 	under      bool
 }
@@ -35,13 +40,39 @@ func (s *server) inTurns(ctx context.Context, body io.Reader) *turns {
 	return &turns{ctx: ctx, body: body, processors: s.processors, tenant: principalOf(ctx).Tenant.ID}
 }
 
+// decodeInTurn runs the next middleware with a context in which huma decodes a large body only when the tenant has
+// a processor for it.
+func (s *server) decodeInTurn(ctx huma.Context, next func(huma.Context)) {
+	turns := s.inTurns(ctx.Context(), ctx.BodyReader())
+	turns.whole = true
+	defer turns.end()
+	next(decodingContext{ctx, turns})
+}
+
+// decodingContext is a context from which huma reads a body in turns. After huma has decoded and validated the
+// body, it calls Context to run the operation or to respond with an error. This call releases the processor.
+type decodingContext struct {
+	humaContext
+
+	turns *turns
+}
+
+type humaContext = huma.Context // because an embedded field named Context would hide the method Context
+
+func (c decodingContext) BodyReader() io.Reader { return c.turns }
+
+func (c decodingContext) Context() context.Context {
+	c.turns.end()
+	return c.humaContext.Context()
+}
+
 var errBusy = metering.Errorf(metering.CodeOverloaded, "too many large bodies of the tenant are waiting to be read; try again")
 
 // Read releases the tenant's processor, reads, and waits for a processor to decode the bytes.
 func (t *turns) Read(p []byte) (int, error) {
 	t.end()
 	n, err := t.body.Read(p)
-	if t.read += n; t.read <= atOnce {
+	if t.read += n; t.read <= atOnce || t.whole && !errors.Is(err, io.EOF) {
 		return n, err
 	}
 	waiting, cancel := context.WithTimeout(t.ctx, processorWait)

@@ -1,12 +1,17 @@
 package api
 
 import (
+	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/fair"
@@ -62,4 +67,53 @@ func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
 		synctest.Wait()
 		body.end()
 	})
+}
+
+// TestAProcessorDecodesABodyAndThenIsFree checks that huma decodes a large body with a processor of the tenant, and
+// that the processor is free while the operation runs and while an error is sent.
+func TestAProcessorDecodesABodyAndThenIsFree(t *testing.T) {
+	t.Parallel()
+	s := &server{processors: fair.NewShares[metering.TenantID](1)}
+	isFree := func() bool {
+		free := s.processors.Take(2, 1)
+		if free {
+			s.processors.Give(2, 1)
+		}
+		return free
+	}
+	var decodes, ran []bool // whether the processor was free
+	config := document()
+	config.Formats["application/json"] = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, into any) error {
+		decodes = append(decodes, isFree())
+		return unmarshal(data, into)
+	}}
+	mux := http.NewServeMux()
+	service := humago.New(mux, config)
+	service.UseMiddleware(s.decodeInTurn)
+	type input struct {
+		Body struct {
+			Text string `json:"text"`
+		}
+	}
+	huma.Register(service, post("test", "/test", MetersRead, "Test", ""), func(context.Context, *input) (*struct{}, error) {
+		ran = append(ran, isFree())
+		return nil, nil
+	})
+	send := func(body string) int {
+		decodes, ran = nil, nil
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/test", strings.NewReader(body))
+		x := &exchange{request: r}
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		require.True(t, isFree())
+		return w.Code
+	}
+	require.Equal(t, http.StatusOK, send(`{"text":"`+strings.Repeat("x", atOnce)+`"}`))
+	require.Equal(t, []bool{false, false}, decodes)
+	require.Equal(t, []bool{true}, ran)
+	require.Equal(t, http.StatusOK, send(`{"text":""}`))
+	require.Equal(t, []bool{true, true}, decodes)
+	require.Equal(t, http.StatusUnprocessableEntity, send(`{"text":["`+strings.Repeat("x", atOnce)+`"]}`))
+	require.Equal(t, []bool{false, false}, decodes)
+	require.Empty(t, ran)
 }

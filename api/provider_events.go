@@ -157,7 +157,7 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 
 // providerEvents documents the signature headers of an operation and skips the validation of its body.
 func (s *server) providerEvents(op huma.Operation) huma.Operation {
-	op.MaxBodyBytes = maxProviderEvent
+	op = withBodyUpTo(op, maxProviderEvent)
 	op.Middlewares = append(op.Middlewares, s.refuseForgers)
 	op.SkipValidateBody = true // the signature covers the exact bytes
 	for _, kind := range s.Providers.Kinds() {

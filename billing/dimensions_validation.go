@@ -16,6 +16,10 @@ import (
 const (
 	MaxDimensionPrices = 100
 	MaxMatchValues     = 100 // values of one property in one price
+
+	// MaxTermsBytes is the maximum size of the terms of a price as JSON. Terms without dimensions are always
+	// smaller. It fits MaxDimensionPrices prices of 640 bytes.
+	MaxTermsBytes = 64 << 10
 )
 
 // rateFields are the JSON fields of Rate. If terms with dimensions have several of them, the error names the first of
@@ -28,6 +32,9 @@ func (t Terms) validDimensions() error {
 	d := t.Dimensions
 	if d == nil {
 		return nil
+	}
+	if n := len(t.JSON()); n > MaxTermsBytes {
+		return metering.Invalid("body.dimensions", "must be shorter: the price has %d bytes as JSON, and at most %d are allowed; use fewer or shorter prices, tiers and values, or several meters", n, MaxTermsBytes)
 	}
 	if err := cmp.Or(t.refuseRate(), d.validBy(), d.validPrices(t.Currency)); err != nil {
 		return err

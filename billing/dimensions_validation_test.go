@@ -128,3 +128,45 @@ func requireRefused(t *testing.T, terms billing.Terms, field, message string) {
 	require.Equal(t, field, refused.Fields[0].Location)
 	require.Contains(t, refused.Fields[0].Message, message)
 }
+
+// TestAPriceHasABoundedNumberOfBytes checks that a price can have the maximum number of prices by dimension, of
+// properties, of tiers and of values, but not all of them at once. A tenant's prices are read together.
+func TestAPriceHasABoundedNumberOfBytes(t *testing.T) {
+	t.Parallel()
+	values := func(n int) (all []metering.Scalar) {
+		for i := range n {
+			all = append(all, metering.ParseScalar(fmt.Appendf(nil, `"a-value-of-36-characters-%011d"`, i)))
+		}
+		return all
+	}
+	tiers := func(n int) (all []billing.Tier) {
+		for i := range n {
+			all = append(all, billing.Tier{UpTo: new(metering.Whole(int64(i + 1))), UnitPrice: metering.MustDecimal("0.000123456789"), FlatFee: metering.MustDecimal("12345.67")})
+		}
+		all[n-1].UpTo = nil
+		return all
+	}
+	priced := func(prices, properties, ofEach, tierCount int) billing.Terms {
+		d := &billing.Dimensions{By: []string{"a", "b", "c", "d", "e"}}
+		all := values(prices * ofEach)
+		for i := range prices {
+			p := billing.DimensionPrice{Match: make(map[string][]metering.Scalar), Rate: billing.Rate{Model: billing.ModelGraduated, Tiers: tiers(tierCount)}}
+			for _, property := range d.By[:properties] {
+				p.Match[property] = all[i*ofEach : (i+1)*ofEach]
+			}
+			d.Prices = append(d.Prices, p)
+		}
+		return billing.Terms{Currency: "USD", Dimensions: d}
+	}
+	for name, terms := range map[string]billing.Terms{
+		"prices and properties": priced(billing.MaxDimensionPrices, metering.MaxGroupByKeys, 1, 1),
+		"prices and values":     priced(billing.MaxDimensionPrices, 1, 10, 1),
+		"values":                priced(3, metering.MaxGroupByKeys, billing.MaxMatchValues, 1),
+		"tiers":                 priced(5, 1, 1, billing.MaxTiers),
+	} {
+		require.NoError(t, terms.Validate(), name)
+	}
+	err := priced(billing.MaxDimensionPrices, 1, 1, billing.MaxTiers).Validate()
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+	require.ErrorContains(t, err, "at most 65536 are allowed; use fewer or shorter prices, tiers and values, or several meters")
+}

@@ -84,7 +84,7 @@ func TestADescriptionIsShort(t *testing.T) {
 		d.Prices = append(d.Prices, billing.DimensionPrice{Match: match, Rate: billing.RateOf(terms)})
 	}
 	whole := billing.Terms{Currency: "USD", Dimensions: d}
-	require.NoError(t, whole.Validate())
+	require.ErrorContains(t, whole.Validate(), "at most 65536 are allowed")
 	require.Less(t, len(whole.String()), 10_000)
 	require.Contains(t, whole.String(), " or 96 more values and b ")
 	require.True(t, strings.HasSuffix(whole.String(), "beyond: 99 USD for each unit | 96 more prices | otherwise: no price)"), whole.String()[len(whole.String())-200:])

@@ -17,6 +17,7 @@ import (
 const (
 	MaxFiltersPerMeter = 10
 	MaxFilterValues    = 100
+	MaxFilterBytes     = 64 << 10 // of all filters of a meter as JSON
 )
 
 // FilterOperator compares a property with the values of a Filter.

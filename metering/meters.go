@@ -17,7 +17,8 @@ const (
 	MaxGroupKeyBytes      = 1 << 10 // of a group's key; groups with longer keys are counted in OtherGroup
 	MaxGroupByKeys        = 5
 	MaxUsageScale         = 6
-	maxSlugBytes          = 64
+	MaxDefinitionBytes    = 4 << 20 // of the filters of a tenant's meters as JSON
+	MaxSlugBytes          = 64
 	maxUnit               = 64
 )
 
@@ -71,8 +72,8 @@ func (m Meter) Validate() error {
 }
 
 func validSlug(slug string) error {
-	if len(slug) > maxSlugBytes || !slugPattern.MatchString(slug) {
-		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
+	if len(slug) > MaxSlugBytes || !slugPattern.MatchString(slug) {
+		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", MaxSlugBytes)
 	}
 	return nil
 }
@@ -128,6 +129,9 @@ func (g MeterVersion) Validate() error {
 			return err
 		}
 	}
+	if n := g.FilterBytes(); n > MaxFilterBytes {
+		return Invalid("body.filters", "must be shorter: the filters have %d bytes as JSON, and at most %d are allowed; use fewer or shorter values", n, MaxFilterBytes)
+	}
 	if len(g.GroupBy) > MaxGroupByKeys {
 		return Invalid("body.group_by", "must name at most %d properties", MaxGroupByKeys)
 	}
@@ -141,6 +145,15 @@ func (g MeterVersion) Validate() error {
 		}
 	}
 	return nil
+}
+
+// FilterBytes returns the size of the filters as JSON.
+func (g MeterVersion) FilterBytes() int {
+	text, err := json.Marshal(g.Filters)
+	if err != nil {
+		panic(err) // unreachable: the fields of Filter always encode as JSON
+	}
+	return len(text)
 }
 
 // SameCounting reports whether two meter versions count every event in the same way.

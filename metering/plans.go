@@ -14,6 +14,10 @@ const (
 	MaxPrices = 20_000 // price versions of all meters and plans, except withdrawn versions
 
 	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices, except withdrawn versions
+
+	// Sizes of the terms of these versions as JSON.
+	MaxPriceBytes           = 8 << 20
+	MaxPriceBytesOfCustomer = 256 << 10
 )
 
 // Plan is an entry of the tenant's catalog. For customers with the plan, its prices replace the meters' own

@@ -94,6 +94,12 @@ var meterLimit = pg.Limit{
 	Most:  metering.MaxMeters, Noun: "meters", Fix: "change an existing meter, such as an archived one, instead",
 }
 
+// definitionLimit bounds the size of the definitions, because ingest reads all of them at once.
+var definitionLimit = pg.Limit{
+	Count: `select coalesce(sum(octet_length(filters::text)), 0) from meter_versions where tenant_id = @tenant and status <> 'retired' and filters <> '[]'`,
+	Most:  metering.MaxDefinitionBytes, Noun: "bytes of filters of meters", Fix: "use fewer or shorter values in the filters of a meter",
+}
+
 // Create creates a meter and publishes its first version. If events of its type exist, the version is
 // Backfilling and the caller starts the backfill. Otherwise it is Complete.
 func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Meter) (created metering.Meter, err error) {
@@ -105,8 +111,10 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := pg.RequireRoom(ctx, tx, tenant, meterLimit); err != nil {
-			return err
+		for _, room := range []pg.Limit{meterLimit, definitionLimit} {
+			if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
+				return err
+			}
 		}
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
 			return err
@@ -259,6 +267,11 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 				return err
 			}
 			if err := refuseRegrouping(ctx, tx, tenant, next); err != nil {
+				return err
+			}
+		}
+		if next.FilterBytes() > latest.FilterBytes() {
+			if err := pg.RequireRoom(ctx, tx, tenant, definitionLimit); err != nil {
 				return err
 			}
 		}

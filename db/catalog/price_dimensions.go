@@ -93,15 +93,25 @@ type DimensionMeter struct {
 	Terms []billing.Terms // distinct terms of these prices
 }
 
-// DimensionMeters returns the tenant's meters with prices by dimension. It includes withdrawn prices,
-// because these may have charged a closed period.
+// maxDimensionBytes is the maximum size of the terms that DimensionMeters returns, as JSON. A caller can replace a price
+// any number of times, and the terms that it replaces are kept.
+const maxDimensionBytes = 512 << 10
+
+// DimensionMeters returns the tenant's meters with prices by dimension, up to maxDimensionBytes. It includes
+// withdrawn prices, because these may have charged a closed period. Prices that are not withdrawn come first.
 func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
 	rows, err := s.pool.Query(ctx, `
-		select distinct p.meter_id, t.terms
-		from meter_prices p
-		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
-		where p.tenant_id = $1
-		  and t.terms ? 'dimensions'`, tenant)
+		select meter_id, terms
+		from (
+		  select meter_id, terms, sum(octet_length(terms::text)) over (order by withdrawn, meter_id, hash) as bytes
+		  from (
+		    select p.meter_id, t.hash, t.terms, bool_and(p.withdrawn_at is not null) as withdrawn
+		    from meter_prices p
+		    join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+		    where p.tenant_id = $1
+		      and t.terms ? 'dimensions'
+		    group by p.meter_id, t.tenant_id, t.hash) d) sized
+		where bytes <= $2`, tenant, maxDimensionBytes)
 	if err != nil {
 		return nil, pg.Coded(err)
 	}

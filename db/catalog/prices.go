@@ -119,6 +119,25 @@ var customerPriceLimit = pg.Limit{
 	Owner: "customer", Most: metering.MaxPricesOfCustomer, Noun: "versions of prices in force or scheduled", Fix: "withdraw a scheduled one first",
 }
 
+// The sizes of terms are bounded because billing reads all prices of a tenant at once.
+var (
+	priceBytesLimit = pg.Limit{
+		Count: priceBytes + `and p.customer_id is null`,
+		Most:  metering.MaxPriceBytes, Noun: "bytes of prices in force or scheduled", Fix: "withdraw a scheduled one first",
+	}
+	customerPriceBytesLimit = pg.Limit{
+		Count: priceBytes + `and p.customer_id = @of`,
+		Owner: "customer", Most: metering.MaxPriceBytesOfCustomer, Noun: "bytes of prices in force or scheduled", Fix: "withdraw a scheduled one first",
+	}
+)
+
+const priceBytes = `
+	select coalesce(sum(octet_length(t.terms::text)), 0)
+	from meter_prices p
+	join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+	where p.tenant_id = @tenant
+	  and p.withdrawn_at is null `
+
 // storePrice stores a version and withdraws the version that it replaces.
 func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, p *billing.Price) error {
 	args := pgx.NamedArgs{
@@ -135,12 +154,14 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		  and withdrawn_at is null`, args); err != nil {
 		return err
 	}
-	room := priceLimit
-	if p.CustomerID != 0 {
-		room = customerPriceLimit.OfOwner(int64(p.CustomerID))
+	rooms := []pg.Limit{priceLimit, priceBytesLimit}
+	if of := int64(p.CustomerID); of != 0 {
+		rooms = []pg.Limit{customerPriceLimit.OfOwner(of), customerPriceBytesLimit.OfOwner(of)}
 	}
-	if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
-		return err
+	for _, room := range rooms {
+		if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
+			return err
+		}
 	}
 	if !p.Inherits {
 		hash := p.Hash()
@@ -296,10 +317,15 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwne
 	return pg.NewPage(ctx, list, limit, MeterPrices.bytes), err
 }
 
-func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
+func (p MeterPrices) bytes() (n int) {
+	for _, version := range p.Versions {
+		n += versionBytes + len(version.JSON())
+	}
+	return n
+}
 
-// priceBytes is the approximate size of a price version in memory, for the bound of a page.
-const priceBytes = 512
+// versionBytes is the approximate size of a price version in memory without its terms, for the bound of a page.
+const versionBytes = 512
 
 // AllPrices returns the prices of meters and plans, by meter. Prices of customers are not included.
 func AllPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {

@@ -1,7 +1,10 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -36,7 +39,7 @@ func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant m
 	if err != nil {
 		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, scanCustomerFacts)
+	all, err := pgx.CollectRows(rows, scanCustomerFacts(new(connectionSettings)))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +95,41 @@ func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error)
 	return err
 }
 
-func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
+// connectionSettings holds the decoded settings of a connection. The customers of a batch share them, because a
+// tenant's mapping can be large.
+type connectionSettings struct {
+	mappingText, invoiceText []byte // as read, of the values below
+	mapping                  map[string]string
+	text                     *metering.InvoiceText
+}
+
+// decode decodes the settings in a row, unless an earlier row had the same ones. Both texts are null if the tenant
+// has no connection.
+func (s *connectionSettings) decode(mapping, text []byte) error {
+	if bytes.Equal(mapping, s.mappingText) && bytes.Equal(text, s.invoiceText) {
+		return nil
+	}
+	read := connectionSettings{mappingText: mapping, invoiceText: text}
+	if err := errors.Join(decodeSetting(mapping, &read.mapping), decodeSetting(text, &read.text)); err != nil {
+		return err
+	}
+	*s = read
+	return nil
+}
+
+func decodeSetting(text []byte, into any) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// scanCustomerFacts returns a function that scans a row of selectCustomerFacts.
+func scanCustomerFacts(settings *connectionSettings) pgx.RowToFunc[*customerFacts] {
+	return func(row pgx.CollectableRow) (*customerFacts, error) { return scanCustomer(row, settings) }
+}
+
+func scanCustomer(row pgx.CollectableRow, settings *connectionSettings) (f *customerFacts, err error) {
 	f = new(customerFacts)
 	side := billing.Side{}
 	var (
@@ -101,9 +138,9 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		invoices   bool
 		connection *metering.ConnectionID
 		atProvider *string
-		mapping    map[string]string
+		mapping    []byte
 		at         billing.Connection
-		text       *metering.InvoiceText
+		text       []byte
 		start, end *time.Time
 		plans      []metering.PlanID
 		since      []time.Time
@@ -119,6 +156,9 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &plans, &since,
 		&f.Customer.HeadOpenUntil, &f.isHeadOpen, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed, &own, &f.OwnPriced)
 	if err != nil {
+		return f, err
+	}
+	if err := settings.decode(mapping, text); err != nil {
 		return f, err
 	}
 	if n := len(f.Epochs); n > 0 {
@@ -137,7 +177,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		f.Followed = append(f.Followed, billing.Followed(one))
 	}
 	if connection != nil {
-		at.ID, at.Statements, at.Invoices, at.Mapping, at.Text = *connection, statements, invoices, mapping, *text
+		at.ID, at.Statements, at.Invoices, at.Mapping, at.Text = *connection, statements, invoices, settings.mapping, *settings.text
 		f.Connection = &at
 	}
 	if atProvider != nil {

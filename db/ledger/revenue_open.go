@@ -103,7 +103,7 @@ func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatc
 	if err != nil {
 		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, scanCustomerFacts)
+	all, err := pgx.CollectRows(rows, scanCustomerFacts(new(connectionSettings)))
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ func (s *server) describeProvider() {
 		if setting.Use.Shown() {
 			schema := settingSchema(setting)
 			schema.MaxLength, schema.MaxProperties, schema.Minimum, schema.Maximum = nil, nil, nil, nil
+			if setting.Use.Maps() {
+				schema.AdditionalProperties = &huma.Schema{Type: huma.TypeString}
+			}
 			shown[setting.Name] = schema
 		}
 	})
@@ -91,7 +94,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 	if setting.Use.Maps() {
 		return &huma.Schema{
 			Type: huma.TypeObject, Description: setting.Doc, MaxProperties: &setting.MaxLength,
-			AdditionalProperties: &huma.Schema{Type: huma.TypeString},
+			AdditionalProperties: &huma.Schema{Type: huma.TypeString, MaxLength: new(maxMapped)},
 		}
 	}
 	if setting.Max > 0 {
@@ -106,6 +109,10 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 	}
 	return schema
 }
+
+// maxMapped is the maximum length in characters of a value in a setting that maps meter slugs. A provider's ids are
+// shorter.
+const maxMapped = 255
 
 // joined encodes an object as JSON and adds the fields of more.
 func joined(object any, more map[string]any) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,6 +151,42 @@ func TestAKeyIsNotSavedWhileStripeIsDown(t *testing.T) {
 	require.Contains(t, refused.body, "could not be validated: Stripe did not answer")
 	require.NotContains(t, refused.body, "CANARY")
 	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+}
+
+// TestATenantSavesItsProviderAFewTimesAMinute checks that a tenant can call a provider only some times a minute by
+// saving settings. A refused save counts too.
+func TestATenantSavesItsProviderAFewTimesAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var calls atomic.Int64
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(down.Close)
+	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, down.URL) })
+	save := func() answer {
+		return r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"`+stripeSecret+`"}`)
+	}
+	for range 20 {
+		save().problem(t, 422, "provider_refused")
+	}
+	before := calls.Load()
+	require.Contains(t, save().problem(t, 429, "rate_limited").Detail, "at most 20 times a minute")
+	require.Equal(t, before, calls.Load())
+}
+
+// TestAMappingHasABoundedLength checks the lengths of the slugs and values of a mapping.
+func TestAMappingHasABoundedLength(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	mapped := func(slug, value int) answer {
+		return b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","mapping":{%q:%q}}`, strings.Repeat("s", slug), strings.Repeat("v", value)))
+	}
+	require.Equal(t, 200, mapped(64, 255).status)
+	for _, a := range []answer{mapped(65, 255), mapped(64, 256)} {
+		require.Equal(t, "body.mapping", a.problem(t, 422, "invalid").Errors[0].Location)
+	}
 }
 
 func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {

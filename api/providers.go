@@ -207,6 +207,9 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	if err := s.addSecrets(ctx, kind.Describe(), in.Body, &given); err != nil {
 		return nil, err
 	}
+	if a := s.minutes.take(ctx, "provider-saves:"+principalOf(ctx).Tenant.ID.String(), savesOfTenant); !a.allowed {
+		return nil, tooMany(a, "a tenant can save its billing provider at most %d times a minute", savesOfTenant)
+	}
 	identity, err := kind.Validate(ctx, given.Settings, given.Secrets)
 	if err != nil {
 		return nil, given.unvalidated(err)
@@ -220,6 +223,10 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	}
 	return out, err
 }
+
+// savesOfTenant is the number of times per minute that a tenant can save its billing provider. Each save calls the
+// provider, and all tenants call it from the same address.
+const savesOfTenant = 20
 
 // given contains the settings in a request that saves a provider.
 type given struct {
@@ -359,6 +366,9 @@ func mappingOf(setting providers.Setting, value any) (map[string]string, error) 
 	object, _ := value.(map[string]any)
 	mapping := make(map[string]string, len(object))
 	for slug, price := range object {
+		if len(slug) > metering.MaxSlugBytes {
+			return nil, metering.Invalid(setting.Location(), "must have slugs of meters as names, which have at most %d characters", metering.MaxSlugBytes)
+		}
 		mapping[slug], _ = price.(string)
 		if !storable(slug + mapping[slug]) {
 			return nil, metering.Invalid(setting.Location(), "must be UTF-8 without NUL")

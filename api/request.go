@@ -218,13 +218,16 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 	s.Log.LogAttrs(x.request.Context(), level, "request", attributes...)
 }
 
-// levelOf returns the log level of a response. Client errors have the level debug. Overload has the level
-// debug too, because the metrics count it.
+// expected lists the errors with a status of 503 that a client can cause with each of its requests. The metrics count
+// them.
+var expected = []metering.Code{metering.CodeOverloaded, metering.CodeBackfilling}
+
+// levelOf returns the log level of a response. Client errors and expected errors have the level debug.
 func levelOf(status int, err error) slog.Level {
 	switch {
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
-	case status > http.StatusInternalServerError && metering.CodeOf(err) != metering.CodeOverloaded:
+	case status > http.StatusInternalServerError && !slices.Contains(expected, metering.CodeOf(err)):
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

@@ -4223,10 +4223,10 @@ type AskForReset struct {
 
 // AssignPlan defines model for AssignPlan.
 type AssignPlan struct {
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// EffectiveFrom Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+	// EffectiveFrom Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period. If the customer's subscriptions have different periods, the earliest of these starts
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// Plan Slug of the plan. Null to use the meters' own prices
@@ -4577,7 +4577,7 @@ type Calculate struct {
 	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Currency ISO 4217 code. Default: the tenant's currency
+	// Currency ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency
 	Currency   *string         `json:"currency,omitempty"`
 	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
@@ -4587,10 +4587,10 @@ type Calculate struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	// MaximumCharge Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
-	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	// MinimumCharge Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
 	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
 
 	// Model How the units beyond the included units are charged. Default: `overage`
@@ -4695,7 +4695,7 @@ type Comparison struct {
 
 // Confirm defines model for Confirm.
 type Confirm struct {
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 }
 
@@ -4707,10 +4707,10 @@ type Confirmation struct {
 	// Changes Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently
 	Changes []PriceImpact `json:"changes"`
 
-	// Customers Number of customers with a begun billing period that would be charged differently
+	// Customers Number of customers with a begun billing period that would be charged differently, or with a later one in another currency
 	Customers int64 `json:"customers"`
 
-	// Periods The affected billing periods, one item for each calendar month in which such periods begin
+	// Periods The affected billing periods, one item for each calendar month in which such periods begin. Empty if only the currency of later periods would change
 	Periods []ChangedPeriods `json:"periods"`
 
 	// Token Value of `confirm` for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes
@@ -5209,7 +5209,7 @@ type CustomerImpact struct {
 
 // CustomerPlan defines model for CustomerPlan.
 type CustomerPlan struct {
-	// Plan Slug of the plan that charges the current period. Null if the meters' own prices apply
+	// Plan Slug of the plan that charges the current period of the first billing schedule. Null if the meters' own prices apply
 	Plan *string `json:"plan"`
 
 	// Versions Assignments in order of `effective_from`
@@ -5525,10 +5525,10 @@ type DryRunFiring struct {
 
 // EndCustomerPricing defines model for EndCustomerPricing.
 type EndCustomerPricing struct {
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// EffectiveFrom Time from which the customer has no own price. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+	// EffectiveFrom Time from which the customer has no own price. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 }
 
@@ -7667,7 +7667,7 @@ type Problem struct {
 	// Detail Description of this error
 	Detail string `json:"detail"`
 
-	// Errors The fields that break a rule
+	// Errors The fields that break a rule, at most 20 of them
 	Errors []FieldProblem `json:"errors"`
 
 	// RequestId Id to report to the operator. The header X-Request-Id has the same id
@@ -8604,14 +8604,14 @@ type SetCustomerPricing struct {
 	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217 code. Default: the tenant's currency
+	// Currency ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency
 	Currency   *string         `json:"currency,omitempty"`
 	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
-	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
+	// EffectiveFrom Time from which the version applies. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// FixedFee Fee for each counted event. Only with the model `percentage`
@@ -8620,10 +8620,10 @@ type SetCustomerPricing struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	// MaximumCharge Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
-	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	// MinimumCharge Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
 	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
 
 	// Model How the units beyond the included units are charged. Default: `overage`
@@ -8674,10 +8674,10 @@ type SetPlanPricing struct {
 	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217 code. Default: the tenant's currency
+	// Currency ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency
 	Currency   *string         `json:"currency,omitempty"`
 	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
@@ -8690,10 +8690,10 @@ type SetPlanPricing struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	// MaximumCharge Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
-	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	// MinimumCharge Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
 	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
 
 	// Model How the units beyond the included units are charged. Default: `overage`
@@ -8729,10 +8729,10 @@ type SetPricing struct {
 	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217 code. Default: the tenant's currency
+	// Currency ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency
 	Currency   *string         `json:"currency,omitempty"`
 	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
@@ -8745,10 +8745,10 @@ type SetPricing struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	// MaximumCharge Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
-	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	// MinimumCharge Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
 	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
 
 	// Model How the units beyond the included units are charged. Default: `overage`
@@ -8976,7 +8976,7 @@ type StatementReport struct {
 	// DecidedAt Time at which the outcome became known
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// FirstSentAt Time of the first attempt to send the report; null if it was never sent
+	// FirstSentAt Time of the first attempt that the provider may have received; null if there is none
 	FirstSentAt *time.Time `json:"first_sent_at"`
 
 	// Kind Kind of report:
@@ -9088,7 +9088,7 @@ type StatementStep struct {
 	// Examples: 1
 	DimensionPrice *int64 `json:"dimension_price,omitempty"`
 
-	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`. `total_usage`, `matched_units` and `unrated_units` have the sum of their parts
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// Name Name of the step, as in `GET /v1/billing/explain`
@@ -9099,13 +9099,13 @@ type StatementStep struct {
 	// PriceVersion Version of the price with this value. Present only in steps with a field of the price
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
-	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
 	RoundedTo *int32 `json:"rounded_to,omitempty"`
 
 	// Steps Parts of the amount
 	Steps *[]StatementStep `json:"steps,omitempty"`
 
-	// Tier Number of the price's tier, from 1. Present only in steps of a tier
+	// Tier Number of the price's tier, from 1. Present only in steps of a tier. Each tier of `flat_fees` is a tier of `unit_charges`
 	//
 	// Examples: 1
 	Tier *int64 `json:"tier,omitempty"`
@@ -9169,7 +9169,7 @@ type Step struct {
 	// Examples: 1
 	DimensionPrice *int64 `json:"dimension_price,omitempty"`
 
-	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`. `total_usage`, `matched_units` and `unrated_units` have the sum of their parts
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// MeterVersion Version of the meter that counted the usage. Present only in the step `usage`
@@ -9198,14 +9198,14 @@ type Step struct {
 	// Examples: late usage
 	Reason *string `json:"reason,omitempty"`
 
-	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded
+	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
 	// Steps Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation
 	Steps *[]Step `json:"steps,omitempty"`
 
-	// Tier Number of the price's tier, from 1. Present only in steps of a tier
+	// Tier Number of the price's tier, from 1. Present only in steps of a tier. Each tier of `flat_fees` is a tier of `unit_charges`
 	//
 	// Examples: 1
 	Tier *int64 `json:"tier,omitempty"`
@@ -9839,7 +9839,7 @@ type UpdateMeter struct {
 	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
 
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Filters Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them
@@ -9866,10 +9866,10 @@ type UpdateMeterAggregation string
 
 // UpdateTenant defines model for UpdateTenant.
 type UpdateTenant struct {
-	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217 code. Applies to prices without a currency of their own
+	// Currency ISO 4217 code. Applies to prices without a currency that follow or replace no other price
 	Currency *string `json:"currency,omitempty"`
 
 	// GraceHours Hours from the end of a billing period to its closing
@@ -13051,7 +13051,7 @@ type ClientInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13062,7 +13062,7 @@ type ClientInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13080,10 +13080,10 @@ type ClientInterface interface {
 	//
 	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 	//
-	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13094,10 +13094,10 @@ type ClientInterface interface {
 	//
 	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 	//
-	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13110,7 +13110,7 @@ type ClientInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13123,7 +13123,7 @@ type ClientInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13461,7 +13461,7 @@ type ClientInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13472,7 +13472,7 @@ type ClientInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13486,7 +13486,7 @@ type ClientInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13500,7 +13500,7 @@ type ClientInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13558,7 +13558,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13573,7 +13573,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13609,7 +13609,7 @@ type ClientInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13620,7 +13620,7 @@ type ClientInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -14002,7 +14002,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -14013,7 +14013,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -16110,7 +16110,7 @@ func (c *Client) GetCustomerPlan(ctx context.Context, externalId string, params 
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16131,7 +16131,7 @@ func (c *Client) AssignPlanWithBody(ctx context.Context, externalId string, para
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16169,10 +16169,10 @@ func (c *Client) GetCustomerPricing(ctx context.Context, externalId string, mete
 //
 // Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 //
-// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16193,10 +16193,10 @@ func (c *Client) SetCustomerPricingWithBody(ctx context.Context, externalId stri
 //
 // Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 //
-// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16219,7 +16219,7 @@ func (c *Client) SetCustomerPricing(ctx context.Context, externalId string, mete
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16242,7 +16242,7 @@ func (c *Client) EndCustomerPricingWithBody(ctx context.Context, externalId stri
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16930,7 +16930,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16951,7 +16951,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16975,7 +16975,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16999,7 +16999,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17097,7 +17097,7 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17122,7 +17122,7 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17198,7 +17198,7 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17219,7 +17219,7 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17971,7 +17971,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17992,7 +17992,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28149,7 +28149,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28160,7 +28160,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28180,10 +28180,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 	//
-	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28194,10 +28194,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 	//
-	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28210,7 +28210,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28223,7 +28223,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28581,7 +28581,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28592,7 +28592,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28606,7 +28606,7 @@ type ClientWithResponsesInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28620,7 +28620,7 @@ type ClientWithResponsesInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28680,7 +28680,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28695,7 +28695,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28733,7 +28733,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28744,7 +28744,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29150,7 +29150,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29161,7 +29161,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -38612,7 +38612,7 @@ func (c *ClientWithResponses) GetCustomerPlanWithResponse(ctx context.Context, e
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38629,7 +38629,7 @@ func (c *ClientWithResponses) AssignPlanWithBodyWithResponse(ctx context.Context
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38661,10 +38661,10 @@ func (c *ClientWithResponses) GetCustomerPricingWithResponse(ctx context.Context
 //
 // Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 //
-// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38681,10 +38681,10 @@ func (c *ClientWithResponses) SetCustomerPricingWithBodyWithResponse(ctx context
 //
 // Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
 //
-// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38703,7 +38703,7 @@ func (c *ClientWithResponses) SetCustomerPricingWithResponse(ctx context.Context
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38722,7 +38722,7 @@ func (c *ClientWithResponses) EndCustomerPricingWithBodyWithResponse(ctx context
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39290,7 +39290,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39307,7 +39307,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39327,7 +39327,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39347,7 +39347,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39431,7 +39431,7 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39452,7 +39452,7 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39514,7 +39514,7 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39531,7 +39531,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Con
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40159,7 +40159,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40176,7 +40176,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

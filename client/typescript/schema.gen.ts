@@ -1310,7 +1310,7 @@ export interface paths {
          * Assign a plan to a customer
          * @description The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["assign-plan"];
         post?: never;
@@ -1336,10 +1336,10 @@ export interface paths {
          * Set a customer's own price of a meter
          * @description Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
          *
-         *     - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+         *     - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
          *     - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["set-customer-pricing"];
         post?: never;
@@ -1364,7 +1364,7 @@ export interface paths {
          *
          *     - Returns 409 if no own price is in force or scheduled before `effective_from`.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["end-customer-pricing"];
         delete?: never;
@@ -1795,7 +1795,7 @@ export interface paths {
          * Update a meter
          * @description A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-meter"];
         trace?: never;
@@ -1816,7 +1816,7 @@ export interface paths {
          *     - Usage that the meter has counted is kept and billed. A base price is still charged.
          *     - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["archive-meter"];
         delete?: never;
@@ -1874,7 +1874,7 @@ export interface paths {
          *     - Without `effective_from`, a later version applies from the start of the next calendar month.
          *     - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["set-pricing"];
         post?: never;
@@ -1937,7 +1937,7 @@ export interface paths {
          * Unarchive a meter
          * @description The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["unarchive-meter"];
         delete?: never;
@@ -2418,7 +2418,7 @@ export interface paths {
          * Update the tenant's settings
          * @description Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
          *
-         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-tenant"];
         trace?: never;
@@ -3502,11 +3502,11 @@ export interface components {
             email: string;
         };
         AssignPlan: {
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
             /**
              * Format: date-time
-             * @description Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+             * @description Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period. If the customer's subscriptions have different periods, the earliest of these starts
              */
             effective_from?: string;
             /** @description Slug of the plan. Null to use the meters' own prices */
@@ -3870,7 +3870,7 @@ export interface components {
              * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description ISO 4217 code. Default: the tenant's currency */
+            /** @description ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency */
             currency?: string;
             dimensions?: components["schemas"]["SentDimensions"];
             /**
@@ -3885,12 +3885,12 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period, above 0. Default: none
+             * @description Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
              */
             maximum_charge?: string;
             /**
              * Format: decimal
-             * @description Least charge for each billing period, with or without usage. 0: none
+             * @description Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
              */
             minimum_charge?: string;
             /**
@@ -4012,7 +4012,7 @@ export interface components {
             previous_total: string;
         };
         Confirm: {
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
         };
         Confirmation: {
@@ -4025,10 +4025,10 @@ export interface components {
             changes: components["schemas"]["PriceImpact"][];
             /**
              * Format: int64
-             * @description Number of customers with a begun billing period that would be charged differently
+             * @description Number of customers with a begun billing period that would be charged differently, or with a later one in another currency
              */
             customers: number;
-            /** @description The affected billing periods, one item for each calendar month in which such periods begin */
+            /** @description The affected billing periods, one item for each calendar month in which such periods begin. Empty if only the currency of later periods would change */
             periods: components["schemas"]["ChangedPeriods"][];
             /** @description Value of `confirm` for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes */
             token: string;
@@ -4494,7 +4494,7 @@ export interface components {
             external_id: string;
         };
         CustomerPlan: {
-            /** @description Slug of the plan that charges the current period. Null if the meters' own prices apply */
+            /** @description Slug of the plan that charges the current period of the first billing schedule. Null if the meters' own prices apply */
             plan: string | null;
             /** @description Assignments in order of `effective_from` */
             versions: components["schemas"]["Assignment"][];
@@ -4830,11 +4830,11 @@ export interface components {
             value: string;
         };
         EndCustomerPricing: {
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
             /**
              * Format: date-time
-             * @description Time from which the customer has no own price. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+             * @description Time from which the customer has no own price. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period
              */
             effective_from?: string;
         };
@@ -6884,7 +6884,7 @@ export interface components {
             confirmation?: components["schemas"]["Confirmation"];
             /** @description Description of this error */
             detail: string;
-            /** @description The fields that break a rule */
+            /** @description The fields that break a rule, at most 20 of them */
             errors: components["schemas"]["FieldProblem"][];
             /** @description Id to report to the operator. The header X-Request-Id has the same id */
             request_id: string;
@@ -7800,14 +7800,14 @@ export interface components {
              * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
-            /** @description ISO 4217 code. Default: the tenant's currency */
+            /** @description ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency */
             currency?: string;
             dimensions?: components["schemas"]["SentDimensions"];
             /**
              * Format: date-time
-             * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
+             * @description Time from which the version applies. Default: the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period. Replaces a version with the same time
              */
             effective_from?: string;
             /**
@@ -7822,12 +7822,12 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period, above 0. Default: none
+             * @description Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
              */
             maximum_charge?: string;
             /**
              * Format: decimal
-             * @description Least charge for each billing period, with or without usage. 0: none
+             * @description Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
              */
             minimum_charge?: string;
             /**
@@ -7886,9 +7886,9 @@ export interface components {
              * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
-            /** @description ISO 4217 code. Default: the tenant's currency */
+            /** @description ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency */
             currency?: string;
             dimensions?: components["schemas"]["SentDimensions"];
             /**
@@ -7908,12 +7908,12 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period, above 0. Default: none
+             * @description Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
              */
             maximum_charge?: string;
             /**
              * Format: decimal
-             * @description Least charge for each billing period, with or without usage. 0: none
+             * @description Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
              */
             minimum_charge?: string;
             /**
@@ -7960,9 +7960,9 @@ export interface components {
              * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
-            /** @description ISO 4217 code. Default: the tenant's currency */
+            /** @description ISO 4217 code. Default: the currency of the price that the new price follows or replaces. Without such a price, the tenant's currency */
             currency?: string;
             dimensions?: components["schemas"]["SentDimensions"];
             /**
@@ -7982,12 +7982,12 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period, above 0. Default: none
+             * @description Greatest charge for each billing period, above 0, with at most the decimals of the currency's minor unit. Default: none
              */
             maximum_charge?: string;
             /**
              * Format: decimal
-             * @description Least charge for each billing period, with or without usage. 0: none
+             * @description Least charge for each billing period, with or without usage, with at most the decimals of the currency's minor unit. 0: none
              */
             minimum_charge?: string;
             /**
@@ -8224,7 +8224,7 @@ export interface components {
             decided_at: string | null;
             /**
              * Format: date-time
-             * @description Time of the first attempt to send the report; null if it was never sent
+             * @description Time of the first attempt that the provider may have received; null if there is none
              */
             first_sent_at: string | null;
             /**
@@ -8344,7 +8344,7 @@ export interface components {
             dimension_price?: number;
             /**
              * Format: int64
-             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`. `total_usage`, `matched_units` and `unrated_units` have the sum of their parts
              */
             event_count?: number;
             /**
@@ -8359,14 +8359,14 @@ export interface components {
             price_version?: number;
             /**
              * Format: int32
-             * @description Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
              */
             rounded_to?: number;
             /** @description Parts of the amount */
             steps?: components["schemas"]["StatementStep"][];
             /**
              * Format: int64
-             * @description Number of the price's tier, from 1. Present only in steps of a tier
+             * @description Number of the price's tier, from 1. Present only in steps of a tier. Each tier of `flat_fees` is a tier of `unit_charges`
              * @example 1
              */
             tier?: number;
@@ -8442,7 +8442,7 @@ export interface components {
             dimension_price?: number;
             /**
              * Format: int64
-             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`. `total_usage`, `matched_units` and `unrated_units` have the sum of their parts
              */
             event_count?: number;
             /**
@@ -8479,7 +8479,7 @@ export interface components {
             reason?: string;
             /**
              * Format: int32
-             * @description Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded
+             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
@@ -8487,7 +8487,7 @@ export interface components {
             steps?: components["schemas"]["Step"][];
             /**
              * Format: int64
-             * @description Number of the price's tier, from 1. Present only in steps of a tier
+             * @description Number of the price's tier, from 1. Present only in steps of a tier. Each tier of `flat_fees` is a tier of `unit_charges`
              * @example 1
              */
             tier?: number;
@@ -9091,7 +9091,7 @@ export interface components {
              * @enum {string}
              */
             aggregation?: "sum" | "count";
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
             /** @description Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
@@ -9110,9 +9110,9 @@ export interface components {
             value_property?: string;
         };
         UpdateTenant: {
-            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently, and no later one in another currency */
             confirm?: string;
-            /** @description ISO 4217 code. Applies to prices without a currency of their own */
+            /** @description ISO 4217 code. Applies to prices without a currency that follow or replace no other price */
             currency?: string;
             /**
              * Format: int64

@@ -83,8 +83,8 @@ func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOwnPriceChangesTheCurrency checks that a customer whose own price ends is charged in the currency of
-// the meter's price again.
+// TestTheEndOfAnOwnPriceChangesTheCurrency checks that a customer is charged in the currency of the meter's price again
+// when the customer's own price ends.
 func TestTheEndOfAnOwnPriceChangesTheCurrency(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 9), subscribed(january)))

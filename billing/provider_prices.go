@@ -160,7 +160,7 @@ func (l Linked) billsAmounts(m metering.Meter) bool {
 }
 
 // Differences compares both prices of each meter and returns the differences. It skips meters for which either price
-// is missing, and meters whose current period is billed in amounts.
+// is missing, and meters with a current period that is billed in amounts.
 func (l Linked) Differences() (all []PriceDifference) {
 	for _, m := range l.Meters {
 		theirs := l.theirs(m.ID)

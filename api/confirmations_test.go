@@ -355,8 +355,9 @@ func TestACatalogWriteReadsTheClockUnderItsLock(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.Exec(t.Context(), `select from catalog_revisions where tenant_id = $1 for update`, b.tenant.ID)
 		require.NoError(t, err)
-		answered := make(chan answer, 1)
-		go func() { answered <- b.send(t, method, path, body) }()
+		var request sync.WaitGroup
+		var answered answer
+		request.Go(func() { answered = b.send(t, method, path, body) })
 		dbtest.Eventually(t, func() error {
 			var waits bool
 			if err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits); err != nil {
@@ -369,7 +370,8 @@ func TestACatalogWriteReadsTheClockUnderItsLock(t *testing.T) {
 		})
 		b.ahead.Store(int64(next.Sub(b.now())) + int64(time.Hour))
 		require.NoError(t, tx.Rollback(t.Context()))
-		return <-answered
+		request.Wait()
+		return answered
 	}
 
 	const path = "/v1/meters/calls/pricing"

@@ -15,9 +15,8 @@ const (
 
 	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices, except withdrawn versions
 
-	// Sizes of the terms of these versions as JSON.
-	MaxPriceBytes           = 8 << 20
-	MaxPriceBytesOfCustomer = 256 << 10
+	MaxPriceBytes           = 8 << 20   // terms as JSON of the versions that MaxPrices counts
+	MaxPriceBytesOfCustomer = 256 << 10 // terms as JSON of the versions that MaxPricesOfCustomer counts
 )
 
 // Plan is an entry of the tenant's catalog. For customers with the plan, its prices replace the meters' own

@@ -20,7 +20,7 @@ create table tenants (
   -- epoch is incremented, under the tenant's exclusive lock, when a change of meters changes how events are counted,
   -- and when billing periods close. Each event has the epoch in which it was ingested.
   epoch               bigint not null default 1,
-  -- erasures is incremented, under the same lock, when processes have to drop their caches of customers and groups.
+  -- erasures is incremented, under the same lock, when earlier look-ups of customers and groups become invalid.
   erasures            bigint not null default 0,
   created_at          timestamptz not null default now()
 );

@@ -73,49 +73,83 @@ const readsAtMost = 3
 // and then plans and sends until the plan contains no new report. It reports each series at most
 // once, so that a steady flow of events does not keep the pass going. A refused report does not
 // delay other reports.
-func Run[C any](ctx C, s Steps[C], reads bool) (r Result, err error) {
-	var tried []uuid.UUID
-	for again, unread := false, 0; ; {
-		if reads {
-			failure, err := s.Read(ctx, again)
-			if r.fail(failure); err != nil || failure != "" {
-				return r, err
-			}
+func Run[C any](ctx C, s Steps[C], reads bool) (Result, error) {
+	p := pass[C]{steps: s, reads: reads}
+	for {
+		plan, ok, err := p.plan(ctx)
+		if err != nil || !ok {
+			return p.Result, err
 		}
-		plan, failure, err := s.Plan(ctx)
-		if r.fail(failure); err != nil || failure != "" {
-			return r, err
+		tried, ok, err := p.send(ctx, plan.Send)
+		if err != nil || !ok {
+			return p.Result, err
 		}
-		if plan.ReadFirst {
-			if unread++; unread > readsAtMost {
-				r.fail("the customer's subscriptions at the provider changed during the sync; sync again")
-				return r, nil
-			}
-			reads, again = true, true
+		if tried > 0 && (plan.More || p.again) {
 			continue
 		}
-		again = false
-		send := slices.DeleteFunc(plan.Send, func(report Report) bool { return slices.Contains(tried, report.ID) })
-		for _, report := range send {
-			tried = append(tried, report.ID)
-			end, err := s.Send(ctx, report)
-			if err != nil {
-				return r, err
-			}
-			if r.add(report, end); end.Stop {
-				return r, nil
-			}
-			again = again || end.Refused
+		p.Reports = append(p.Reports, plan.UpToDate...)
+		if p.reads && p.Sent > 0 {
+			err = s.Count(ctx)
 		}
-		if len(send) == 0 || !plan.More && !again {
-			r.Reports = append(r.Reports, plan.UpToDate...)
-			break
+		return p.Result, err
+	}
+}
+
+// pass is the state of a pass.
+type pass[C any] struct {
+	Result
+
+	steps  Steps[C]
+	reads  bool        // the customer's state at the provider is read before each plan
+	again  bool        // the state may have changed since the last read
+	unread int         // number of plans that needed another read
+	tried  []uuid.UUID // reports that were sent or skipped
+}
+
+// plan returns the next plan, after it has read the customer's state if necessary. ok is false if the pass ends with a
+// failure.
+func (p *pass[C]) plan(ctx C) (plan Plan, ok bool, err error) {
+	for ; p.unread <= readsAtMost; p.unread++ {
+		var failure string
+		if p.reads {
+			failure, err = p.steps.Read(ctx, p.again)
+			if p.fail(failure); err != nil || failure != "" {
+				return plan, false, err
+			}
 		}
+		plan, failure, err = p.steps.Plan(ctx)
+		if p.fail(failure); err != nil || failure != "" {
+			return plan, false, err
+		}
+		if !plan.ReadFirst {
+			p.again = false
+			return plan, true, nil
+		}
+		p.reads, p.again = true, true
 	}
-	if reads && r.Sent > 0 {
-		err = s.Count(ctx)
+	p.fail("the customer's subscriptions at the provider changed during the sync; sync again")
+	return plan, false, nil
+}
+
+// send sends the reports that the pass has not tried yet, and returns their number. ok is false if the provider does
+// not answer.
+func (p *pass[C]) send(ctx C, reports []Report) (tried int, ok bool, err error) {
+	for _, report := range reports {
+		if slices.Contains(p.tried, report.ID) {
+			continue
+		}
+		p.tried = append(p.tried, report.ID)
+		tried++
+		end, err := p.steps.Send(ctx, report)
+		if err != nil {
+			return tried, false, err
+		}
+		if p.add(report, end); end.Stop {
+			return tried, false, nil
+		}
+		p.again = p.again || end.Refused
 	}
-	return r, err
+	return tried, true, nil
 }
 
 func (r *Result) add(report Report, end Ending) {

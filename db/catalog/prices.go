@@ -25,8 +25,6 @@ type PriceOwner struct {
 	Customer metering.CustomerID
 }
 
-func ownerOf(p billing.Price) PriceOwner { return PriceOwner{p.PlanID, p.CustomerID} }
-
 const SelectPrices = `
 	select p.meter_id, coalesce(p.plan_id, 0), coalesce(p.customer_id, 0), p.version, coalesce(t.terms, '{}'), p.terms is null, p.effective_from, p.created_at
 	from meter_prices p
@@ -250,7 +248,7 @@ func (s Prices) Replaced(ctx context.Context, tenant metering.TenantID, p billin
 	if err != nil {
 		return replaced, err
 	}
-	assigned, err := Plans{s.pool}.Assignments(ctx, tenant, p.CustomerID)
+	assigned, err := Plans(s).Assignments(ctx, tenant, p.CustomerID)
 	if err != nil {
 		return replaced, err
 	}

@@ -152,14 +152,18 @@ func (p *Period) line(meter metering.MeterID) *ClosedLine {
 	return nil
 }
 
-// late returns the late usage of a closed line. The last booking stands until more events are counted than it has. If it
-// stands, late returns the booked units less the usage at the close, and the booking. Booked usage thus stays booked,
-// even if its events are no longer counted or have other units now.
+// late returns the late usage of a closed line. If no more events are counted than the last booking has, late also
+// returns that booking: booked usage stays booked, even if its events are no longer counted or have other units now. If
+// the counted usage differs from the booked units, late returns the booked units less the usage at the close.
 func (f *Facts) late(closed Period, then *ClosedLine) (late Measured, standing *Booked) {
 	late = then.CountLate(f.usage(then.MeterID, closed))
 	b, known := f.bookedOf(then.MeterID, closed.Start)
 	if !known || then.Events+late.Events > b.Events {
 		return late, nil
+	}
+	counted := ClosedLine{Usage: then.Usage.Add(late.Units), Scale: then.Scale}
+	if then.Events+late.Events == b.Events && counted.ownUnits().Equal(b.Units) {
+		return late, &b
 	}
 	return Measured{b.Units, b.Events, b.Dimensions}.Sub(Measured{then.Usage, then.Events, then.Dimensions}), &b
 }

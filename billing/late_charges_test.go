@@ -424,6 +424,20 @@ func TestABookingStandsUntilMoreEventsAreCounted(t *testing.T) {
 	}
 }
 
+// Late usage is shown as it was counted, even if its booking was rounded to whole units.
+func TestBookedLateUsageIsShownAsItWasCounted(t *testing.T) {
+	t.Parallel()
+	f := withLate(ofLateUsage("0", "0"), january, "17.7", "7.2")
+	f.Usage[0].LateEvents = 2
+	line := &f.Stored[0].Closed[0]
+	line.Scale, line.Usage = new(int32), metering.MustDecimal("10.5")
+	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: line.Events + 2, Units: metering.Whole(18), Charge: metering.Whole(1800)}}
+	plan := billing.NewBooks(f).Plan()
+	require.Empty(t, plan.Bookings)
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "17.7", plan.Reports[0].Lines[0].Usage.String())
+}
+
 // Late usage that arrived before a change of the meter's definition keeps its units and events. Only late usage that
 // arrives after the change is added.
 func TestAnotherDefinitionChangesNoLateUsageThatHasArrived(t *testing.T) {

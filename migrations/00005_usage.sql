@@ -37,6 +37,7 @@ create table usage_monthly (
 ) with (fillfactor = 50);
 comment on table usage_monthly is 'Usage by local month, customer, meter version and group.';
 create index usage_monthly_months on usage_monthly (tenant_id, meter_version_id, month); -- all customers of one month
+create index usage_monthly_late on usage_monthly (tenant_id, meter_version_id) where late_count > 0;
 
 -- The arrays are the columns of a table with a row for each customer, version,
 -- group and hour. The arrays of late usage are null if no usage is late.

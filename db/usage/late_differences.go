@@ -88,7 +88,8 @@ func closedLinesWithLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.Te
 		where t.tenant_id = $1
 		  and t.meter_id = $2
 		  and t.late_count is null
-		  and c.id in (`+customersWithLateUsage+`)`, tenant, next.MeterID, []metering.MeterVersionID{current.ID, next.ID})
+		  and c.id in (`+customersWithLateUsage+`)
+		order by p.id`, tenant, next.MeterID, []metering.MeterVersionID{current.ID, next.ID})
 	if err != nil {
 		return nil, fmt.Errorf("find late usage: %w", err)
 	}

@@ -541,6 +541,30 @@ func TestAnotherDefinitionTakesBackNoLateUsage(t *testing.T) {
 	}
 }
 
+// TestADefinitionStaysWhileAMeterCountsTheEventsSinceItsArchiving refuses another value property while the events since
+// the archiving are not counted. Late usage since then would otherwise be missing in the difference of both definitions.
+func TestADefinitionStaysWhileAMeterCountsTheEventsSinceItsArchiving(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("1000")
+	b.now = over(month)
+	b.acceptAll()
+	b.closePeriods()
+	require.NoError(t, b.store.Meters.Archive(t.Context(), b.tenant, metering.Operator, b.meter.Slug, b.now))
+	b.useAt("1", month.Start.AddDate(0, 0, 20))
+	version, err := b.store.Meters.Unarchive(t.Context(), b.tenant, metering.Operator, b.meter.Slug)
+	require.NoError(t, err)
+	property, unit := "b", "calls"
+	change := func(c catalog.MeterChange) error {
+		_, _, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, c)
+		return err
+	}
+	require.NoError(t, change(catalog.MeterChange{Unit: &unit}))
+	b.requireConflict(change(catalog.MeterChange{ValueProperty: &property}), "the meter still counts the events from the time when it was archived")
+	require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+	require.NoError(t, change(catalog.MeterChange{ValueProperty: &property}))
+}
+
 // bookings returns the tenant's bookings of late usage as texts, in order.
 func (b *biller) bookings() []string {
 	b.Helper()

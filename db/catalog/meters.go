@@ -262,6 +262,11 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if !next.SameCounting(latest) && !m.ArchivedAt.IsZero() {
 			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before you change how it counts")
 		}
+		if !next.SameSelection(latest) {
+			if err := requireCountedSinceArchived(ctx, tx, tenant, m.ID); err != nil {
+				return err
+			}
+		}
 		if !slices.Equal(next.GroupBy, latest.GroupBy) {
 			if err := requireNoNamedGroups(ctx, tx, tenant, m.ID); err != nil {
 				return err
@@ -302,6 +307,23 @@ func (c MeterChange) applyTo(m *metering.Meter) {
 	SetField(&m.Name, c.Name)
 	SetField(&m.Unit, c.Unit)
 	SetField(&m.UsageScale, c.UsageScale)
+}
+
+// requireCountedSinceArchived returns CodeConflict while the meter counts the events that were received while it was
+// archived. The version that reads use until then lacks these events, so that late usage by it cannot be compared with
+// late usage by another version.
+func requireCountedSinceArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	var counting bool
+	err := tx.QueryRow(ctx, `
+		select coalesce(g.until_epoch > 0, false)
+		from meters m
+		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
+		where m.tenant_id = $1
+		  and m.id = $2`, tenant, meter).Scan(&counting)
+	if err == nil && counting {
+		err = metering.Errorf(metering.CodeConflict, "the meter still counts the events from the time when it was archived; change value_property and filters once its status is no longer backfilling")
+	}
+	return err
 }
 
 // LatestMeterVersion returns the newest version of a meter, on which a change is based. It may still be

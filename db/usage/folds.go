@@ -76,30 +76,30 @@ func (f Folds) some(ctx context.Context, tenant metering.TenantID) (all bool, er
 }
 
 // All folds the added usage of every tenant in rounds. In each round, every tenant with added usage folds as much as
-// one statement may, so that a tenant that adds usage all the time does not keep the others waiting.
-func (f Folds) All(ctx context.Context) error {
-	for {
-		if more, err := f.round(ctx); err != nil || !more {
-			return err
+// one statement may, so that a tenant that adds usage all the time does not keep the others waiting. After a
+// failure, a tenant takes part in no further round.
+func (f Folds) All(ctx context.Context) (failed error) {
+	skipped := make(map[metering.TenantID]bool)
+	for more := true; more; {
+		more = false
+		rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
+		if err != nil {
+			return errors.Join(failed, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err)))
+		}
+		tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+		if err != nil {
+			return errors.Join(failed, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err)))
+		}
+		for _, tenant := range tenants {
+			if skipped[tenant] {
+				continue
+			}
+			all, err := f.some(pg.For(ctx, tenant), tenant)
+			skipped[tenant], failed = err != nil, errors.Join(failed, err)
+			more = more || !all && err == nil
 		}
 	}
-}
-
-// round folds some added usage of every tenant. more reports whether a tenant has more.
-func (f Folds) round(ctx context.Context) (more bool, err error) {
-	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
-	if err != nil {
-		return false, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
-	}
-	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
-	if err != nil {
-		return false, fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
-	}
-	for _, tenant := range tenants {
-		all, failed := f.some(pg.For(ctx, tenant), tenant)
-		more, err = more || !all, errors.Join(err, failed)
-	}
-	return more, err
+	return failed
 }
 
 // FoldAll folds all added usage of the tenant in the caller's transaction. The caller holds the tenant's

@@ -580,6 +580,15 @@ func TestAnErasureIsRefusedForUsageOfAPeriodThatHasNotBegun(t *testing.T) {
 		return err
 	}
 	b.requireConflict(erase(), "after the end of its latest billing period")
+	b.exec(`
+		insert into billing_periods (tenant_id, customer_id, stream, starts_at, ends_at, closed_at, complete)
+		select tenant_id, customer_id, 1, starts_at, ends_at + interval '1 year', ends_at, true
+		from billing_periods
+		where tenant_id = $1
+		order by ends_at desc
+		limit 1`, b.tenant)
+	b.requireConflict(erase(), "after the end of its latest billing period")
+	b.exec(`delete from billing_periods where tenant_id = $1 and stream = 1`, b.tenant)
 
 	b.now = month.End
 	b.requireConflict(erase(), "with POST /v1/billing/sync")

@@ -109,7 +109,9 @@ func RefuseUnreported(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		  from events e
 		  where e.tenant_id = c.tenant_id
 		    and e.customer_id = c.id
-		    and e.ts >= (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id))
+		    and e.ts >= (
+		      select min(s.ends_at)
+		      from (select max(p.ends_at) as ends_at from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id group by p.stream) s))
 		from customers c
 		where c.tenant_id = @tenant
 		  and c.id = @customer

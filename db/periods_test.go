@@ -124,7 +124,7 @@ func TestAStreamWithoutAProviderIsDecidedToo(t *testing.T) {
 	require.Empty(t, due())
 	require.Len(t, b.billingPeriods(), 1)
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
-	b.now = at("2026-06-04T00:00:00Z")
+	b.now = at("2026-06-04T00:00:00Z").Add(metering.MaxIngestDelay)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, due(), "May, which has had its grace")
 	require.Len(t, b.billingPeriods(), 2)
 }

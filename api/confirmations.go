@@ -18,7 +18,7 @@ import (
 )
 
 // howToConfirm ends the description of each write that can need a confirmation.
-const howToConfirm = "If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. " +
+const howToConfirm = "If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. " +
 	"To apply it, repeat the request with `confirm` set to `confirmation.token`."
 
 // Confirm is in the body of each write that can change the charges of begun billing periods.

@@ -96,7 +96,10 @@ func (s *server) compareBefore(ctx context.Context, externalID string, atProvide
 		return l, nil
 	}
 	l.side, known.ReadAt = &known.Side, &l.readAt
-	l.shown, l.refusal = showComparison(known), known.Validate("body.billing_provider_id")
+	l.shown = showComparison(known)
+	if !known.IsLinked {
+		l.refusal = known.Validate("body.billing_provider_id")
+	}
 	return l, nil
 }
 

@@ -81,6 +81,10 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Equal(t, [3]string{"4.26", "0.03", "price_1"}, [3]string{items[0].Amount.String(), items[0].UnitPrice.String(), *items[0].ProviderPrice})
 	require.Equal(t, "0.02 USD for each unit", items[0].PriceDifference.OurPrice)
 
+	require.Equal(t, 200, r.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.02,"currency":"EUR"}`).status)
+	same := r.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":"cus_1","name":"Acme"}`)
+	require.Equal(t, 200, same.status, "the link does not change: %s", same.body)
+
 	server.Close()
 	unread := r.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_2"}`)
 	require.Equal(t, 201, unread.status, unread.body)

@@ -12,7 +12,7 @@ import (
 // would charge the customer after a change of its facts.
 type CurrencyChange struct {
 	From, To string // ISO 4217
-	Begun    bool   // To would charge a begun period, in which the price of another owner applies before the change
+	Begun    bool   // in a begun period, the price in To replaces a price of another owner
 }
 
 // ChangedCurrencies returns the changes of currency in a billing schedule after a change of its facts, one for each
@@ -73,19 +73,29 @@ func changedCurrency(before, after *Facts, meter metering.MeterID, at time.Time)
 	if !priced || next.isFree() || next.KeepsCurrency(previous) {
 		return c, false
 	}
-	c = CurrencyChange{From: before.billedIn(meter, at), To: next.Currency, Begun: !previous.SameSeries(next)}
+	if c.From = before.billedIn(meter, at); c.From != "" {
+		c.Begun = !previous.SameSeries(next)
+	} else {
+		c.From = before.invoicedIn(at)
+	}
+	c.To = next.Currency
 	return c, c.From != "" && c.From != c.To
 }
 
 // billedIn returns the currency in which the customer is billed for a meter at an instant: the currency of the
-// subscription, else of the meter's price, else the only currency of the prices of all meters. Free prices do not
-// count. Returns "" if no currency is known, or several.
+// subscription, else of the meter's price. Free prices do not count. Returns "" if no currency is known.
 func (f *Facts) billedIn(meter metering.MeterID, at time.Time) string {
 	if f.Side != nil && f.Side.Currency != "" {
 		return f.Side.Currency
 	}
-	if own := f.chargedIn(meter, at); own != "" {
-		return own
+	return f.chargedIn(meter, at)
+}
+
+// invoicedIn returns the only currency of the customer's prices at an instant, if the provider creates invoices. An
+// invoice has one currency, but a statement can have several. Free prices do not count.
+func (f *Facts) invoicedIn(at time.Time) string {
+	if f.Connection == nil || !f.Connection.Invoices {
+		return ""
 	}
 	known := make(map[string]bool)
 	for other := range f.Prices {

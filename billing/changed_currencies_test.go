@@ -14,6 +14,7 @@ import (
 // beginning, plan 1 has a price of meter 1 in USD, and meter 4 is free.
 type currencyCase struct {
 	subscription string // currency of the subscription; "": the customer has none
+	statements   bool   // the connection receives statements, which can have several currencies
 	change       func(*billing.Facts)
 	want         []billing.CurrencyChange
 }
@@ -59,6 +60,9 @@ func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
 		"a plan that begins later":                    {change: assign(later), want: toUSD},
 		"a plan that has begun":                       {change: assign(january.Start), want: begun},
 		"a first price beside prices of other meters": {change: set(inCurrency("USD", billing.Price{MeterID: 3, EffectiveFrom: later})), want: toUSD},
+		"a first price on a statement":                {statements: true, change: set(inCurrency("USD", billing.Price{MeterID: 3, EffectiveFrom: later}))},
+		"the meter's price on a statement":            {statements: true, change: set(inCurrency("USD", billing.Price{EffectiveFrom: later})), want: toUSD},
+		"a first own price beside other meters":       {change: own(inCurrency("USD", billing.Price{MeterID: 3, EffectiveFrom: january.Start})), want: toUSD},
 		"a first price in their currency":             {change: set(inCurrency("EUR", billing.Price{MeterID: 3, EffectiveFrom: later}))},
 		"another plan's price":                        {change: set(inCurrency("CHF", billing.Price{PlanID: 2, EffectiveFrom: january.Start}))},
 	} {
@@ -67,6 +71,7 @@ func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
 			facts := func() billing.Facts {
 				f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 9), subscribed(january)))
 				f.Side = &billing.Side{Currency: c.subscription}
+				f.Connection.Invoices = !c.statements
 				f.Meters = []metering.Meter{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}
 				f.Prices = map[metering.MeterID][]billing.Price{
 					1: {inCurrency("EUR", billing.Price{}), inCurrency("USD", billing.Price{PlanID: 1})},

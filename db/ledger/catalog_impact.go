@@ -114,7 +114,7 @@ func (i Impact) refuseCurrency(p billing.Price) error {
 	}
 	switch currency := i.Currencies[at].From; {
 	case p.CustomerID != 0:
-		return metering.Invalid("body.currency", "must be %s: the customer's first own price of the meter charges billing periods that have begun, and the customer is billed in %s",
+		return metering.Invalid("body.currency", "must be %s: the customer's own price of the meter charges billing periods that have begun, and the customer is billed in %s",
 			currency, currency)
 	case p.PlanID != 0:
 		return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",

@@ -20,6 +20,7 @@ type Linking struct {
 	Wanted
 	billing.Linked            // Side is set by Linked only
 	ReadAt         *time.Time // time at which Side was read; nil: never
+	IsLinked       bool       // the customer is already linked to the provider's customer; set by Linking only
 }
 
 // Linking returns the data for linking a customer to the provider's customer atProvider. The customer with the
@@ -36,7 +37,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	var own []catalog.StoredOwnPrice
 	var zone string
 	err = l.pool.QueryRow(ctx, `
-		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+catalog.OwnPricesOfCustomer+`, t.timezone
+		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), coalesce(c.billing_provider_id = $4, false), `+catalog.OwnPricesOfCustomer+`, t.timezone
 		from tenants t
 		left join customers c on c.tenant_id = t.id and c.external_id = $2
 		left join lateral (
@@ -44,7 +45,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		  from customer_plans a
 		  where a.tenant_id = c.tenant_id
 		    and a.customer_id = c.id) a on true
-		where t.id = $1`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &own, &zone)
+		where t.id = $1`, tenant, externalID, k.Provider.ID, atProvider).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &k.IsLinked, &own, &zone)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", pg.Coded(err))
 	}

@@ -243,7 +243,7 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, of catalog.Price
 	if p.EffectiveFrom, err = s.priceFrom(ctx, m, of, in.EffectiveFrom); err != nil {
 		return p, err
 	}
-	replaced, err := s.Store.Prices.Replaced(ctx, tenant.ID, p)
+	replaced, err := s.Store.Prices.Replaced(ctx, tenant.ID, p, s.Now())
 	if err != nil {
 		return p, err
 	}

@@ -84,6 +84,11 @@ func TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows(t *testing.T) {
 
 	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
 	require.Equal(t, "EUR", latest(ofPlan, `{"overage_rate":0.05}`), "of the meter's price")
+	b.meter(t, "moved", "moved")
+	require.Equal(t, "EUR", latest("/v1/meters/moved/pricing", `{"overage_rate":1,"currency":"EUR"}`))
+	past := b.now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	require.Equal(t, "USD", latest("/v1/meters/moved/pricing", `{"overage_rate":1,"currency":"USD","effective_from":"`+past+`"}`))
+	require.Equal(t, "USD", latest("/v1/plans/pro/pricing/moved", `{"overage_rate":1}`), "of the meter's price in force")
 	require.Equal(t, "CHF", latest(ofPlan, `{"overage_rate":0.05,"currency":"CHF"}`))
 	require.Equal(t, "CHF", latest(ofPlan, `{"overage_rate":0.06}`), "of the version that begins at the same time")
 	later := b.now().AddDate(0, 0, 90).UTC().Format(time.RFC3339)

@@ -103,8 +103,10 @@ func TestTheBytesOfACatalogAreBounded(t *testing.T) {
 		require.NoError(t, set())
 		err := set()
 		require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
-		require.ErrorContains(t, err, "bytes of prices in force or scheduled, the maximum; withdraw a scheduled one first")
+		require.ErrorContains(t, err, "bytes of prices, including earlier versions, the maximum; withdraw a scheduled one first")
 	}
+	price.CustomerID, price.Inherits = customer, true
+	require.NoError(t, set(), "an own price can be ended")
 
 	filter := func(value string) []metering.Filter {
 		return []metering.Filter{{Property: "region", Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(`"` + value + `"`))}}}

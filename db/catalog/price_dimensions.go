@@ -98,18 +98,21 @@ type DimensionMeter struct {
 const maxDimensionBytes = 512 << 10
 
 // DimensionMeters returns the tenant's meters with prices by dimension, up to maxDimensionBytes. It includes
-// withdrawn prices, because these may have charged a closed period. Prices that are not withdrawn come first.
+// withdrawn prices, because these may have charged a closed period. The latest price of each owner comes first, and
+// withdrawn prices come last.
 func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
 	rows, err := s.pool.Query(ctx, `
 		select meter_id, terms
 		from (
-		  select meter_id, terms, sum(octet_length(terms::text)) over (order by withdrawn, meter_id, hash) as bytes
+		  select meter_id, terms, sum(octet_length(terms::text)) over (order by withdrawn, age, meter_id, hash) as bytes
 		  from (
-		    select p.meter_id, t.hash, t.terms, bool_and(p.withdrawn_at is not null) as withdrawn
-		    from meter_prices p
+		    select p.meter_id, t.hash, t.terms, bool_and(p.withdrawn_at is not null) as withdrawn, min(p.age) as age
+		    from (
+		      select p.*, row_number() over (partition by p.meter_id, p.plan_id, p.customer_id, p.withdrawn_at is null order by p.effective_from desc, p.version desc) as age
+		      from meter_prices p
+		      where p.tenant_id = $1) p
 		    join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
-		    where p.tenant_id = $1
-		      and t.terms ? 'dimensions'
+		    where t.terms ? 'dimensions'
 		    group by p.meter_id, t.tenant_id, t.hash) d) sized
 		where bytes <= $2`, tenant, maxDimensionBytes)
 	if err != nil {

@@ -121,11 +121,11 @@ var customerPriceLimit = pg.Limit{
 var (
 	priceBytesLimit = pg.Limit{
 		Count: priceBytes + `and p.customer_id is null`,
-		Most:  metering.MaxPriceBytes, Noun: "bytes of prices in force or scheduled", Fix: "withdraw a scheduled one first",
+		Most:  metering.MaxPriceBytes, Noun: "bytes of prices, including earlier versions", Fix: "withdraw a scheduled one first",
 	}
 	customerPriceBytesLimit = pg.Limit{
 		Count: priceBytes + `and p.customer_id = @of`,
-		Owner: "customer", Most: metering.MaxPriceBytesOfCustomer, Noun: "bytes of prices in force or scheduled", Fix: "withdraw a scheduled one first",
+		Owner: "customer", Most: metering.MaxPriceBytesOfCustomer, Noun: "bytes of prices, including earlier versions", Fix: "withdraw a scheduled one first, or end the own price and set it in a plan",
 	}
 )
 
@@ -152,16 +152,17 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		  and withdrawn_at is null`, args); err != nil {
 		return err
 	}
-	rooms := []pg.Limit{priceLimit, priceBytesLimit}
+	versions, bytes := priceLimit, priceBytesLimit
 	if of := int64(p.CustomerID); of != 0 {
-		rooms = []pg.Limit{customerPriceLimit.OfOwner(of), customerPriceBytesLimit.OfOwner(of)}
+		versions, bytes = customerPriceLimit.OfOwner(of), customerPriceBytesLimit.OfOwner(of)
 	}
-	for _, room := range rooms {
-		if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
-			return err
-		}
+	if err := pg.RequireRoom(ctx, tx, tenant, versions); err != nil {
+		return err
 	}
 	if !p.Inherits {
+		if err := pg.RequireRoom(ctx, tx, tenant, bytes); err != nil {
+			return err
+		}
 		hash := p.Hash()
 		args["hash"], args["schema"], args["terms"] = hash[:], billing.TermsSchema, p.JSON()
 		if _, err := tx.Exec(ctx, insertTerms, args); err != nil {
@@ -177,9 +178,9 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// Withdraw withdraws a version that has not taken effect by now, which it calls under the lock. It returns CodeNotFound if there is no
-// such version. It returns CodeConflict if the version has taken effect, because it charges billing
-// periods that have begun.
+// Withdraw withdraws a version that has not taken effect. It calls now after it has locked the catalog. It returns
+// CodeNotFound if there is no such version. It returns CodeConflict if the version has taken effect, because it charges
+// billing periods that have begun.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now func() time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
@@ -241,9 +242,10 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return metering.Errorf(metering.CodeConflict, "another request set the first price of the meter at the same time; repeat the request")
 }
 
-// Replaced returns the price that a new version p follows or replaces: the price that is in force for p's owner at
-// p.EffectiveFrom or, if there is none, the first one that is in force later. Without either, it returns a zero price.
-func (s Prices) Replaced(ctx context.Context, tenant metering.TenantID, p billing.Price) (replaced billing.Price, err error) {
+// Replaced returns the price that a new version p follows or replaces. It is the price that is in force for p's owner at
+// p.EffectiveFrom, or at now if p begins earlier. If there is none, it is the first one that is in force later. Without
+// either, Replaced returns a zero price.
+func (s Prices) Replaced(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (replaced billing.Price, err error) {
 	versions, err := collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.customer_id, 0) in (0, $3) order by p.version`, tenant, p.MeterID, int64(p.CustomerID))
 	if err != nil {
 		return replaced, err
@@ -258,7 +260,7 @@ func (s Prices) Replaced(ctx context.Context, tenant metering.TenantID, p billin
 	}
 	isOwn := func(v billing.Price) bool { return v.CustomerID != 0 }
 	of.Prices = slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return !isOwn(v) })
-	replaced, _ = of.FirstPriceSince(p.MeterID, slices.DeleteFunc(versions, isOwn), p.EffectiveFrom)
+	replaced, _ = of.FirstPriceSince(p.MeterID, slices.DeleteFunc(versions, isOwn), slices.MaxFunc([]time.Time{p.EffectiveFrom, now}, time.Time.Compare))
 	return replaced, nil
 }
 

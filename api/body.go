@@ -43,8 +43,8 @@ const (
 	mostAhead   = 64 << 10
 )
 
-// maxValues is the maximum number of JSON names and values in a body that huma decodes. It exceeds each valid body
-// of at most maxBody bytes. Decoded, a value takes up to 100 times its bytes.
+// maxValues is the maximum number of JSON names and values in a body that huma decodes. Decoded, a value takes up to 100
+// times its bytes.
 const maxValues = 20_000
 
 // Limits in bytes for the rest of a body that is unread when the response is sent.

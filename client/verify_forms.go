@@ -110,7 +110,7 @@ func (s *statementStep) expectedDecimals(b breakdown, currency string) json.Numb
 		if !someDecimals.MatchString(string(s.RoundedTo)) {
 			fail(s.path+"/rounded_to", cmp.Or(s.RoundedTo, "absent"), "it is no number of decimals")
 		}
-		return s.RoundedTo // decides the provider
+		return s.RoundedTo // The provider determines the number of decimals.
 	case "elsewhere_units":
 		if reported := b.find("reported_units"); reported != nil && b.find("late_usage") == nil {
 			return reported.RoundedTo

@@ -13051,7 +13051,7 @@ type ClientInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13062,7 +13062,7 @@ type ClientInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13083,7 +13083,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13097,7 +13097,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13110,7 +13110,7 @@ type ClientInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13123,7 +13123,7 @@ type ClientInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13461,7 +13461,7 @@ type ClientInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13472,7 +13472,7 @@ type ClientInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13486,7 +13486,7 @@ type ClientInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13500,7 +13500,7 @@ type ClientInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13558,7 +13558,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13573,7 +13573,7 @@ type ClientInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13609,7 +13609,7 @@ type ClientInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13620,7 +13620,7 @@ type ClientInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -14002,7 +14002,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -14013,7 +14013,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -16110,7 +16110,7 @@ func (c *Client) GetCustomerPlan(ctx context.Context, externalId string, params 
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16131,7 +16131,7 @@ func (c *Client) AssignPlanWithBody(ctx context.Context, externalId string, para
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16172,7 +16172,7 @@ func (c *Client) GetCustomerPricing(ctx context.Context, externalId string, mete
 // - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16196,7 +16196,7 @@ func (c *Client) SetCustomerPricingWithBody(ctx context.Context, externalId stri
 // - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16219,7 +16219,7 @@ func (c *Client) SetCustomerPricing(ctx context.Context, externalId string, mete
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16242,7 +16242,7 @@ func (c *Client) EndCustomerPricingWithBody(ctx context.Context, externalId stri
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16930,7 +16930,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16951,7 +16951,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16975,7 +16975,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16999,7 +16999,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17097,7 +17097,7 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17122,7 +17122,7 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17198,7 +17198,7 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17219,7 +17219,7 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17971,7 +17971,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17992,7 +17992,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28149,7 +28149,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28160,7 +28160,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28183,7 +28183,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28197,7 +28197,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28210,7 +28210,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28223,7 +28223,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28581,7 +28581,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28592,7 +28592,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28606,7 +28606,7 @@ type ClientWithResponsesInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28620,7 +28620,7 @@ type ClientWithResponsesInterface interface {
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28680,7 +28680,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28695,7 +28695,7 @@ type ClientWithResponsesInterface interface {
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
 	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28733,7 +28733,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28744,7 +28744,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29150,7 +29150,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29161,7 +29161,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
-	// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -38612,7 +38612,7 @@ func (c *ClientWithResponses) GetCustomerPlanWithResponse(ctx context.Context, e
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38629,7 +38629,7 @@ func (c *ClientWithResponses) AssignPlanWithBodyWithResponse(ctx context.Context
 //
 // The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38664,7 +38664,7 @@ func (c *ClientWithResponses) GetCustomerPricingWithResponse(ctx context.Context
 // - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38684,7 +38684,7 @@ func (c *ClientWithResponses) SetCustomerPricingWithBodyWithResponse(ctx context
 // - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
 // - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38703,7 +38703,7 @@ func (c *ClientWithResponses) SetCustomerPricingWithResponse(ctx context.Context
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38722,7 +38722,7 @@ func (c *ClientWithResponses) EndCustomerPricingWithBodyWithResponse(ctx context
 //
 // - Returns 409 if no own price is in force or scheduled before `effective_from`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39290,7 +39290,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39307,7 +39307,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 //
 // A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39327,7 +39327,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39347,7 +39347,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39431,7 +39431,7 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39452,7 +39452,7 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
 // - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39514,7 +39514,7 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39531,7 +39531,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Con
 //
 // The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40159,7 +40159,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -40176,7 +40176,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 //
 // Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
-// If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -1310,7 +1310,7 @@ export interface paths {
          * Assign a plan to a customer
          * @description The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["assign-plan"];
         post?: never;
@@ -1339,7 +1339,7 @@ export interface paths {
          *     - Without `effective_from`, the version applies from the start of the customer's next billing period of the meter, or of the current period if the customer was created in the current period.
          *     - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["set-customer-pricing"];
         post?: never;
@@ -1364,7 +1364,7 @@ export interface paths {
          *
          *     - Returns 409 if no own price is in force or scheduled before `effective_from`.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["end-customer-pricing"];
         delete?: never;
@@ -1795,7 +1795,7 @@ export interface paths {
          * Update a meter
          * @description A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-meter"];
         trace?: never;
@@ -1816,7 +1816,7 @@ export interface paths {
          *     - Usage that the meter has counted is kept and billed. A base price is still charged.
          *     - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["archive-meter"];
         delete?: never;
@@ -1874,7 +1874,7 @@ export interface paths {
          *     - Without `effective_from`, a later version applies from the start of the next calendar month.
          *     - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["set-pricing"];
         post?: never;
@@ -1937,7 +1937,7 @@ export interface paths {
          * Unarchive a meter
          * @description The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["unarchive-meter"];
         delete?: never;
@@ -2418,7 +2418,7 @@ export interface paths {
          * Update the tenant's settings
          * @description Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
          *
-         *     If the charges of a begun billing period would change, or the currency of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-tenant"];
         trace?: never;

@@ -233,7 +233,7 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	euros := billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}
 	err = set(euros, this.Start)
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
-	require.ErrorContains(t, err, "must be USD: the customer's first own price")
+	require.ErrorContains(t, err, "must be USD: the customer's own price")
 	require.NoError(t, set(euros, this.End), "no such period has begun")
 	fee := feeForEachEvent(b.meter.ID).Terms
 	require.NoError(t, set(fee, this.End))

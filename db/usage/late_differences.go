@@ -14,15 +14,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// closedLine is the line of a meter in a closed period, with its late usage by two versions of the meter.
+// closedLine is the line of a meter in a closed period.
 type closedLine struct {
 	period      metering.PeriodID
 	customer    metering.CustomerID
 	fed         metering.Range // part of the period in which the meter feeds the period's billing schedule
 	aggregation metering.Aggregation
 
-	difference    billing.Measured // stored
-	former, later billing.Measured // late usage by the current version, and by the version that replaces it
+	difference billing.Measured // stored
 }
 
 // keepLateUsage makes the late usage of closed periods independent of the replacement of the meter's current version by
@@ -51,21 +50,17 @@ func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, nex
 	if err != nil {
 		return err
 	}
-	for i, version := range []metering.MeterVersion{current, next} {
-		err := readLate(ctx, tx, tenant, version, by, lines, func(l *closedLine, late billing.Measured) {
-			if i == 0 {
-				l.former = late
-			} else {
-				l.later = late
-			}
-		})
-		if err != nil {
-			return err
-		}
+	byCurrent, err := readLate(ctx, tx, tenant, current, by, lines)
+	if err != nil {
+		return err
+	}
+	byNext, err := readLate(ctx, tx, tenant, next, by, lines)
+	if err != nil {
+		return err
 	}
 	var batch pgx.Batch
-	for _, l := range lines {
-		d := l.difference.Add(l.former).Sub(l.later)
+	for no, l := range lines {
+		d := l.difference.Add(byCurrent[no]).Sub(byNext[no])
 		batch.Queue(`
 			update billing_period_totals
 			set late_difference_usage = $4, late_difference_count = $5, late_difference_dimensions = $6
@@ -111,9 +106,9 @@ func closedLinesWithLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.Te
 	return slices.DeleteFunc(lines, func(l closedLine) bool { return l.fed.Empty() }), nil
 }
 
-// readLate calls set with the late usage of each line by the version, if the line has any. Lines of one customer have
-// disjoint ranges, because the meter feeds one billing schedule at a time.
-func readLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion, by billing.ByDimension, lines []closedLine, set func(*closedLine, billing.Measured)) error {
+// readLate returns the late usage of each line by the version. Lines of one customer have disjoint ranges, because the
+// meter feeds one billing schedule at a time.
+func readLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion, by billing.ByDimension, lines []closedLine) ([]billing.Measured, error) {
 	type place struct {
 		customer metering.CustomerID
 		start    time.Time
@@ -121,20 +116,21 @@ func readLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version 
 	meters := []metering.Meter{{ID: version.MeterID, Version: version}}
 	statement := NewStatementOfSome(tenant, meters)
 	statement.Separate(meters, by)
-	ranges, of := make([]metering.Range, len(lines)), make(map[place]*closedLine)
-	for no := range lines {
-		l := &lines[no]
-		ranges[no], of[place{l.customer, l.fed.Start}] = l.fed, l
+	ranges, numbers := make([]metering.Range, len(lines)), make(map[place]int)
+	for no, l := range lines {
+		ranges[no], numbers[place{l.customer, l.fed.Start}] = l.fed, no
 		statement.AddOf(no, l.fed, []int64{int64(l.customer)})
 	}
 	used, err := ReadRanges(ctx, tx, statement, meters, ranges, "timestamptz '0001-01-01'")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	late := make([]billing.Measured, len(lines))
 	for _, u := range used {
-		l := of[place{u.Customer, u.Within.Start}]
-		_, dimensions := u.ByDimension(l.aggregation)
-		set(l, billing.Measured{Units: u.Tally.Late(l.aggregation), Events: u.Tally.LateCount, Dimensions: dimensions})
+		no := numbers[place{u.Customer, u.Within.Start}]
+		aggregation := lines[no].aggregation
+		_, dimensions := u.ByDimension(aggregation)
+		late[no] = billing.Measured{Units: u.Tally.Late(aggregation), Events: u.Tally.LateCount, Dimensions: dimensions}
 	}
-	return nil
+	return late, nil
 }

@@ -30,12 +30,6 @@ type Impact struct {
 	Uncounted  []metering.MeterID // meters with earlier events that are not counted yet, so Changes lacks them
 }
 
-// CurrencyImpact is a change of the currency in which customers are charged.
-type CurrencyImpact struct {
-	billing.CurrencyChange
-	Customers int
-}
-
 // ChangedMonth summarizes the periods that begin in one calendar month and are charged differently after the
 // write.
 type ChangedMonth struct {
@@ -103,24 +97,6 @@ func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p bil
 		err = impact.refuseCurrency(p)
 	}
 	return impact, err
-}
-
-// refuseCurrency returns CodeInvalid if p changes the currency of begun periods in which another owner's price
-// applies so far. The end of an own price is not refused.
-func (i Impact) refuseCurrency(p billing.Price) error {
-	at := slices.IndexFunc(i.Currencies, func(c CurrencyImpact) bool { return c.Begun })
-	if at < 0 || p.Inherits {
-		return nil
-	}
-	switch currency := i.Currencies[at].From; {
-	case p.CustomerID != 0:
-		return metering.Invalid("body.currency", "must be %s: the customer's own price of the meter charges billing periods that have begun, and the customer is billed in %s",
-			currency, currency)
-	case p.PlanID != 0:
-		return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",
-			currency, currency)
-	}
-	return nil
 }
 
 // InForceImpact computes the impact as if a price had been in force from the beginning. The price replaces all
@@ -313,14 +289,6 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 	return c.change.from.After(c.before.now)
 }
 
-// keepsCurrency reports whether the change is a price of a meter or plan that follows a version of the same price
-// in the same currency. Such a price changes the currency of no charge.
-func (c *catalogComparison) keepsCurrency() bool {
-	p := c.change.price
-	previous, _ := billing.PriceAt(c.before.prices[p.MeterID], p.PlanID, p.EffectiveFrom)
-	return p.KeepsCurrency(previous)
-}
-
 // addBatch compares the charges of a batch of customers before and after the change.
 func (c *catalogComparison) addBatch(b *openBatch) error {
 	former := b.schedulesByCustomer()
@@ -426,18 +394,6 @@ func (c *catalogComparison) addCharge(currency string, of CustomerImpact) {
 		c.changes[currency] = in
 	}
 	in.add(of)
-}
-
-// addCurrency adds a change of one customer's currency.
-func (c *catalogComparison) addCurrency(change billing.CurrencyChange) {
-	key := [2]string{change.From, change.To}
-	in, known := c.currencies[key]
-	if !known {
-		in = &CurrencyImpact{CurrencyChange: change}
-		c.currencies[key] = in
-	}
-	in.Begun = in.Begun || change.Begun
-	in.Customers++
 }
 
 func (c *catalogComparison) impact() Impact {

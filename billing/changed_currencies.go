@@ -51,14 +51,13 @@ func AddCurrencies(all, more []CurrencyChange) []CurrencyChange {
 
 // laterPrices returns Now and the later instants at which another price of the meter can begin to charge the customer.
 func (f *Facts) laterPrices(meter metering.MeterID) []time.Time {
-	all := []time.Time{f.Now}
+	all := startsSince(slices.Concat(f.Customer.Prices, f.Prices[meter]), f.Now)
 	for _, a := range f.Customer.Plans {
-		all = append(all, a.EffectiveFrom)
+		if a.EffectiveFrom.After(f.Now) {
+			all = append(all, a.EffectiveFrom)
+		}
 	}
-	for _, p := range slices.Concat(f.Customer.Prices, f.Prices[meter]) {
-		all = append(all, p.EffectiveFrom)
-	}
-	return slices.DeleteFunc(all, func(t time.Time) bool { return t.Before(f.Now) })
+	return all
 }
 
 // KeepsCurrency reports whether p is charged in the currency in which a version of the same price was charged before.

@@ -75,12 +75,7 @@ func (c Customer) PriceAt(meter metering.MeterID, versions []Price, t time.Time)
 // FirstPriceSince returns the price of the meter that is in force at t for the customer or, if there is none, the first
 // one that is in force later.
 func (c Customer) FirstPriceSince(meter metering.MeterID, versions []Price, t time.Time) (in Price, ok bool) {
-	at := []time.Time{t}
-	for _, p := range slices.Concat(versions, c.Prices) {
-		if p.EffectiveFrom.After(t) {
-			at = append(at, p.EffectiveFrom)
-		}
-	}
+	at := startsSince(slices.Concat(versions, c.Prices), t)
 	slices.SortFunc(at, time.Time.Compare)
 	for _, t := range at {
 		if in, ok = c.PriceAt(meter, versions, t); ok {
@@ -88,6 +83,17 @@ func (c Customer) FirstPriceSince(meter metering.MeterID, versions []Price, t ti
 		}
 	}
 	return in, false
+}
+
+// startsSince returns t and the later instants at which a version takes effect.
+func startsSince(versions []Price, t time.Time) []time.Time {
+	all := []time.Time{t}
+	for _, p := range versions {
+		if p.EffectiveFrom.After(t) {
+			all = append(all, p.EffectiveFrom)
+		}
+	}
+	return all
 }
 
 func ownPriceAt(own []Price, meter metering.MeterID, t time.Time) (in Price, ok bool) {

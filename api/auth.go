@@ -177,7 +177,7 @@ func (s *server) noteUse(ctx context.Context, c metering.Credential, now time.Ti
 
 // recordUses records the last use of credentials.
 func (s *server) recordUses(ctx context.Context, uses []access.CredentialUse) (map[access.CredentialUse]struct{}, error) {
-	err := s.Credentials.Credentials.Used(ctx, uses, s.Now())
+	err := s.Authentication.Credentials.Used(ctx, uses, s.Now())
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot record the last use of credentials", "error", err)
 	}

@@ -151,7 +151,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if signed.version == v1 && body.empty() && !reads(signed.method) && !signers.Tenant.V1BodylessWrites {
 		return who, errBodyless
 	}
-	claimed, err := s.Credentials.RequestIDs.Claim(pg.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
+	claimed, err := s.Authentication.RequestIDs.Claim(pg.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -166,7 +166,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 }
 
 func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{}]struct{}, error) {
-	_, err := s.Credentials.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
+	_, err := s.Authentication.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot delete expired request ids", "error", err)
 	}

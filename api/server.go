@@ -34,23 +34,23 @@ import (
 
 // Deps contains the dependencies and settings of the API.
 type Deps struct {
-	Store         *db.DB
-	Credentials   *db.DB // has its own connections, so that authentication never waits for other queries; nil: Store
-	Writer        *usage.Writer
-	EventCounter  *usage.EventCounter
-	Temporal      client.Client
-	Guard         providers.Guard
-	Providers     providers.Registry
-	Keyring       seal.Keyring
-	Keys          Keys
-	Retention     metering.Retention
-	Secret        []byte          // keys for tokens and hashes are derived from it
-	BaseURL       string          // URL at which browsers reach the API
-	WorkflowsURL  string          // list of runs in the Temporal UI; empty: not linked
-	ErrorDocsBase string          // URL prefix of the pages that explain error codes
-	SyncWait      time.Duration   // maximum wait for a sync before the response; 0: 25 s
-	Stopping      <-chan struct{} // closed when the process is about to stop, so that waiting requests end
-	Redis         *redis.Client   // counts for all replicas; nil: each replica counts alone
+	Store          *db.DB
+	Authentication *db.DB // has its own connections, so that authentication never waits for other queries; nil: Store
+	Writer         *usage.Writer
+	EventCounter   *usage.EventCounter
+	Temporal       client.Client
+	Guard          providers.Guard
+	Providers      providers.Registry
+	Keyring        seal.Keyring
+	Keys           Keys
+	Retention      metering.Retention
+	Secret         []byte          // keys for tokens and hashes are derived from it
+	BaseURL        string          // URL at which browsers reach the API
+	WorkflowsURL   string          // list of runs in the Temporal UI; empty: not linked
+	ErrorDocsBase  string          // URL prefix of the pages that explain error codes
+	SyncWait       time.Duration   // maximum wait for a sync before the response; 0: 25 s
+	Stopping       <-chan struct{} // closed when the process is about to stop, so that waiting requests end
+	Redis          *redis.Client   // counts for all replicas; nil: each replica counts alone
 	// FailuresPerMinute is the number of invalid credentials that an address can send; 0: 100.
 	FailuresPerMinute int
 	// MaxRequestsPerMinute bounds the requests with events that a tenant may set for itself; 0: 60,000.
@@ -116,7 +116,7 @@ func New(deps Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	deps.Credentials = cmp.Or(deps.Credentials, deps.Store)
+	deps.Authentication = cmp.Or(deps.Authentication, deps.Store)
 	deps.CallsPerMinute = cmp.Or(deps.CallsPerMinute, defaultCalls)
 	deps.MaxRequestsPerMinute = cmp.Or(deps.MaxRequestsPerMinute, metering.DefaultRequestsCeiling)
 	deps.SearchTime = cmp.Or(deps.SearchTime, searchTime)
@@ -135,8 +135,8 @@ func New(deps Deps) (http.Handler, error) {
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}
-	s.apiKeys = &coalescer[string, *access.TenantKey]{run: deps.Credentials.Credentials.ByHash, timeout: credentialTimeout}
-	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Credentials.Credentials.Signers, timeout: credentialTimeout}
+	s.apiKeys = &coalescer[string, *access.TenantKey]{run: deps.Authentication.Credentials.ByHash, timeout: credentialTimeout}
+	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Authentication.Credentials.Signers, timeout: credentialTimeout}
 	s.uses = &coalescer[access.CredentialUse, struct{}]{run: s.recordUses, timeout: credentialTimeout}
 	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}

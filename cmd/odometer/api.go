@@ -96,7 +96,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	metrics := newRegistry()
 	clock := watchClock(ctx, credentials, log, metrics)
 	handler, err := api.New(api.Deps{
-		Store: store, Credentials: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
+		Store: store, Authentication: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
 		Keyring: keyring, Keys: keys, Secret: secret, Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
 		CallsPerMinute: calls, MaxRequestsPerMinute: maxRequests, TrustedProxies: proxies, Now: now, ClockOffset: clock.offset, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})

@@ -2,6 +2,7 @@ package metering
 
 import (
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -156,4 +157,17 @@ type Attempt struct {
 	Took    time.Duration
 	Status  int    // HTTP status of the response; 0: no response
 	Problem string // "": delivered
+}
+
+// DisablesEndpoint returns the reason for which a failed attempt disables its endpoint, or "" if the endpoint
+// stays enabled. since is the start of the endpoint's current series of failures.
+func (a Attempt) DisablesEndpoint(since, now time.Time) DisabledBecause {
+	switch {
+	case a.Status == http.StatusGone:
+		return DisabledGone
+	case now.Sub(since) > FailingAtMost:
+		return DisabledFailing
+	default:
+		return ""
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,8 +117,8 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 }
 
 // Settle stores the result of an attempt. A failed attempt schedules the next one, at least retryAfter later,
-// and the endpoint backs off. After the last attempt, the delivery becomes failed. The endpoint is disabled if
-// it has failed for longer than metering.FailingAtMost, or answers 410 Gone.
+// and the endpoint backs off. After the last attempt, the delivery becomes failed. Attempt.DisablesEndpoint
+// decides whether the endpoint is disabled.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if attempt.Problem != "" { // without the lock, concurrent disabling of two endpoints of a tenant would deadlock
@@ -147,11 +146,8 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		if err != nil {
 			return err
 		}
-		switch {
-		case attempt.Status == http.StatusGone:
-			return disableFaulty(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledGone, now)
-		case now.Sub(since) > metering.FailingAtMost:
-			return disableFaulty(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledFailing, now)
+		if because := attempt.DisablesEndpoint(since, now); because != "" {
+			return disableFaulty(ctx, tx, endpoint.TenantID, endpoint.ID, because, now)
 		}
 		return nil
 	})

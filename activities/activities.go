@@ -105,10 +105,6 @@ func alive(ctx context.Context, progress ...any) (stop func()) {
 	return func() { close(stopped) }
 }
 
-// lease returns the length of a report's lease. It is longer than a call to any provider, so that
-// two attempts never send the same report at the same time.
-func (a *Activities) lease() time.Duration { return a.providers.Timeout() + 5*time.Second }
-
 // called is a provider with its description and credentials.
 type called struct {
 	providers.Provider

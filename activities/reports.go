@@ -42,6 +42,10 @@ func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendRe
 	return sent.SendReportResult, a.complete(ctx, in.TenantID, leased, sent.SendReportResult)
 }
 
+// lease returns the length of a report's lease. It is longer than a call to any provider, so that
+// two attempts never send the same report at the same time.
+func (a *Activities) lease() time.Duration { return a.providers.Timeout() + 5*time.Second }
+
 func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l ledger.Leased, r SendReportResult) error {
 	err := a.store.Ledger.CompleteAttempt(context.WithoutCancel(ctx), tenant, l, r.State, r.Response, a.now())
 	return a.metrics.reported(l.Kind, r.State, err)

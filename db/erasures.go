@@ -60,14 +60,21 @@ func isErasedValue(value json.RawMessage) bool {
 
 // Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to a
 // receiver of statements, because the receiver knows the previous name. It returns CodeNotFound if there is
-// no such customer. It returns CodeConflict, with the reason, while the customer's billing is open.
+// no such customer, and CodePaused while the customer is paused. It returns CodeConflict, with the reason, if the
+// customer is erased already, and while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
 		if err != nil {
 			return err
 		}
+		if !former.ErasedAt.IsZero() {
+			return metering.Errorf(metering.CodeConflict, "the customer is erased already")
+		}
 		if err := ledger.TakeTurn(ctx, tx, tenant, former.ID); err != nil {
+			return err
+		}
+		if err := ledger.RefusePaused(ctx, tx, tenant, former.ID); err != nil {
 			return err
 		}
 		if err := ledger.RefuseUnreported(ctx, tx, tenant, former.ID, now); err != nil {
@@ -88,8 +95,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 			from billing_connections
 			where tenant_id = $1
 			  and retired_at is null
-			  and statements
-			on conflict (tenant_id, customer_id) where ended_at is null do nothing`, tenant, erased.ID, erased.ErasedAt, actor); err != nil {
+			  and statements`, tenant, erased.ID, erased.ErasedAt, actor); err != nil {
 			return err
 		}
 		if err := raiseErasures(ctx, tx, tenant); err != nil {

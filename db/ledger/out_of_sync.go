@@ -115,10 +115,9 @@ func RefuseUnreported(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		from customers c
 		where c.tenant_id = @tenant
 		  and c.id = @customer
-		  and coalesce(c.billing_starts_at, @now) <= @now
-		  and not `+isPaused("c.tenant_id", "c.id"), args).Scan(&unreported, &unplanned)
+		  and coalesce(c.billing_starts_at, @now) <= @now`, args).Scan(&unreported, &unplanned)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // the customer is paused, or its billing starts later
+	case errors.Is(err, pgx.ErrNoRows): // the customer's billing starts later
 		return nil
 	case err != nil:
 		return err

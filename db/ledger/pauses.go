@@ -22,6 +22,16 @@ func isPaused(tenant, customer string) string {
 	    and b.ended_at is null)`
 }
 
+// RefusePaused returns CodePaused if the customer is paused.
+func RefusePaused(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	var paused bool
+	err := tx.QueryRow(ctx, `select `+isPaused("$1", "$2"), tenant, customer).Scan(&paused)
+	if err == nil && paused {
+		err = metering.Errorf(metering.CodePaused, "the customer is paused, so its usage is not reported; request a sync with POST /v1/billing/sync, and resume it with POST /v1/billing/syncs/{id}/resume")
+	}
+	return err
+}
+
 var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
 
 // Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned or

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
@@ -163,4 +164,25 @@ func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 		b.resume("meanwhile")
 		b.acceptAll()
 	}
+}
+
+// TestAnOperatorsPauseOfAnErasedCustomerEnds erases a customer of a provider with invoices, which still bills the
+// customer.
+func TestAnOperatorsPauseOfAnErasedCustomerEnds(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("3")
+	side := billing.Side{Subscription: "sub_1", Period: month, Currency: "USD"}
+	b.linkTo(side)
+	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
+	b.linkTo(side)
+	_, err := b.erase()
+	require.NoError(t, err)
+
+	b.now = b.now.Add(time.Minute)
+	b.pause("the account is being checked")
+	_, err = b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
+	require.True(t, b.resume("it is checked"))
+	b.plan(anew)
 }

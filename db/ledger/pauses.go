@@ -58,7 +58,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 }
 
 // EndPause ends the customer's pause. The next sync reports the customer's usage again. ended is false if the
-// customer is not paused, or is erased.
+// customer is not paused, or is paused since its erasure.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
@@ -72,14 +72,14 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
-// endPause ends the customer's pause. An erased customer stays paused for good.
+// endPause ends the customer's pause, unless the pause began with the customer's erasure or earlier.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
-		update billing_pauses
+		update billing_pauses b
 		set ended_at = $3, ended_by = $4, end_reason = $5
-		where tenant_id = $1
-		  and customer_id = $2
-		  and ended_at is null
-		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at is not null)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+		where b.tenant_id = $1
+		  and b.customer_id = $2
+		  and b.ended_at is null
+		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at >= b.began_at)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
 	return tag.RowsAffected() > 0, err
 }

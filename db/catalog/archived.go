@@ -56,15 +56,27 @@ func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor 
 	return c, err
 }
 
-// UnarchiveUsed unarchives customers that have new events.
+// UnarchiveUsed unarchives customers that have new events. It skips customers that were erased since the events were
+// stored.
 func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		for _, id := range customers {
-			changed, err := setArchived(ctx, tx, "customers", tenant, int64(id), time.Time{})
-			if err == nil && changed {
-				err = auditArchived(ctx, tx, tenant, metering.Scheduler, "customer", id.String(), time.Time{})
-			}
-			if err != nil {
+		rows, err := tx.Query(ctx, `
+			update customers
+			set archived_at = null
+			where tenant_id = $1
+			  and id = any($2)
+			  and archived_at is not null
+			  and erased_at is null
+			returning id`, tenant, customers)
+		if err != nil {
+			return err
+		}
+		unarchived, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
+		if err != nil {
+			return err
+		}
+		for _, id := range unarchived {
+			if err := auditArchived(ctx, tx, tenant, metering.Scheduler, "customer", id.String(), time.Time{}); err != nil {
 				return err
 			}
 		}

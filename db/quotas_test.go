@@ -338,3 +338,36 @@ func TestTheGroupOfAQuotaIsCountedSeparately(t *testing.T) {
 	_, err := l.store.Quotas.Set(t.Context(), l.tenant, metering.Operator, q, november)
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 }
+
+// TestNothingIsReservedForACustomerThatIsErasedMeanwhile erases a customer after a request to reserve has looked it up.
+// The request waits to end an expired reservation that another transaction has locked.
+func TestNothingIsReservedForACustomerThatIsErasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newRace(t)
+	dbtest.Customer(t, r.store, r.tenant, "gone")
+	reserve := func(at time.Time, id string) (answer limits.Reservation, err error) {
+		answers, err := r.store.Quotas.Reserve(t.Context(), r.tenant, "gone", []limits.ReserveRequest{request(at, id, "1")}, at)
+		if err == nil {
+			answer = answers[0]
+		}
+		return answer, err
+	}
+	expired, err := reserve(november, "expired")
+	require.NoError(t, err)
+	require.NoError(t, expired.Err)
+
+	holder := r.hold(`select from quota_reservations where tenant_id = $1 for update`)
+	var answer limits.Reservation
+	reserved := start(func() (err error) {
+		answer, err = reserve(november.Add(time.Hour), "late")
+		return err
+	})
+	awaitLockWaiters(t, r.observer, 1)
+	require.NoError(t, r.erase("gone"))
+	require.NoError(t, holder.Rollback(t.Context()))
+	require.NoError(t, <-reserved)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(answer.Err))
+	var stored int
+	require.NoError(t, r.observer.QueryRow(t.Context(), `select count(*) from quota_reservations where tenant_id = $1 and id = 'late'`, r.tenant).Scan(&stored))
+	require.Zero(t, stored)
+}

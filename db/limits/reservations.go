@@ -204,6 +204,8 @@ func (f formerReservation) repeat(request ReserveRequest) Reservation {
 	return Reservation{ID: request.ID, Exceeded: f.exceeded, ExpiresAt: f.expiresAt}
 }
 
+// grant queues the insert of a reservation. If the customer was erased after g looked it up, the foreign key to
+// customers makes the insert fail, and the transaction is repeated.
 func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded bool, until time.Time) {
 	meters, groups, amounts := make([]int64, len(asked)), make([]*[16]byte, len(asked)), make([]string, len(asked))
 	for i, a := range asked {

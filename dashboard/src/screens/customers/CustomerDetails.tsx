@@ -164,7 +164,7 @@ function Leaving({ customer: { external_id, archived_at } }: { customer: Custome
         </Confirm>
       )}
       <Confirm verb="Erase" thing={thing} needs="customers:erase" act={erase} asks="Reason, for the audit log" danger>
-        The customer's external ID, name, metadata and event contents are deleted permanently. Totals, bills and reports stay. Later events with this external ID create another customer, unless the tenant is strict. Erasing is refused while the customer has unbilled usage.
+        The customer's external ID, name, metadata and event contents are deleted permanently. Totals, bills and reports stay. Later events with this external ID create another customer, unless the tenant is strict. Erasing is refused while the customer is paused or has unbilled usage.
       </Confirm>
     </div>
   );

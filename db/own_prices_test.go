@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -287,4 +289,53 @@ func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set()))
 	b.ownPrice("2", this.Start)
 	require.NoError(t, set())
+}
+
+// TestLargeOwnPricesAreReadInSeveralBatches checks that reads of many customers hold a bounded number of bytes of own
+// prices at once, and still include every customer.
+func TestLargeOwnPricesAreReadInSeveralBatches(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	tokens := dbtest.Meter(t, b.store, b.tenant, "tokens", "token", "region")
+	this := billing.CalendarPeriod(b.now, time.UTC)
+	terms := byRegion()
+	terms.BasePrice = metering.Whole(1)
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: tokens.ID, CustomerID: b.customer.ID, Terms: terms, EffectiveFrom: this.Start})
+	require.NoError(t, err)
+	conn := dbtest.Conn(t)
+	_, err = conn.Exec(t.Context(), `
+		with large as (
+		  insert into price_terms (tenant_id, hash, schema, terms)
+		  select tenant_id, sha256('large'), schema, jsonb_set(terms, '{dimensions,prices,0,match,region,0}', to_jsonb(repeat('x', 250000)))
+		  from price_terms
+		  where tenant_id = $1
+		    and hash = $2
+		  returning hash),
+		others as (
+		  insert into customers (tenant_id, external_id, created_at)
+		  select $1, n, $3 from generate_series(1, 20) n
+		  returning id)
+		insert into meter_prices (tenant_id, meter_id, customer_id, version, terms, effective_from, created_by)
+		select $1, $4, id, 1 + row_number() over (), hash, $5, 'operator' from others, large`,
+		b.tenant, hashOf(terms), b.now, tokens.ID, this.Start)
+	require.NoError(t, err)
+
+	turns := 0
+	ctx := pg.WithYield(t.Context(), func(context.Context) error { turns++; return nil })
+	months, err := b.store.Ledger.Revenue(ctx, b.tenant, this.Start, b.now)
+	require.NoError(t, err)
+	require.Equal(t, "21", months[0].Amount().String(), "the base price of each customer")
+	require.Equal(t, 1, turns, "the second of two batches")
+	_, err = b.store.Unrated.Totals(ctx, b.tenant, b.now, b.now)
+	require.NoError(t, err)
+	require.Equal(t, 2, turns)
+	run, err := b.store.Evaluations.DryRun(t.Context(), b.tenant, metering.Alert{Type: metering.SilenceAlert, Minutes: 60}, b.now)
+	require.NoError(t, err)
+	require.Equal(t, 21, run.Customers)
+
+	var customers []int64
+	require.NoError(t, conn.QueryRow(t.Context(), `select array_agg(id order by id) from customers where tenant_id = $1`, b.tenant).Scan(&customers))
+	batches, err := ledger.CustomerBatches(t.Context(), conn, b.tenant, customers)
+	require.NoError(t, err)
+	require.Equal(t, [][]int64{customers[:17], customers[17:]}, batches, "16 of the large prices have less than 4 MiB")
 }

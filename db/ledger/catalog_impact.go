@@ -294,7 +294,7 @@ func (c *catalogComparison) addBatch(b *openBatch) error {
 	former := b.schedulesByCustomer()
 	next := former
 	if c.change.aggregation != "" || c.change.timezone != nil { // these changes affect how usage is read
-		after, err := c.after.batch(metering.CustomerID(b.ids[0]) - 1)
+		after, err := c.after.nextBatch()
 		if err != nil {
 			return err
 		}

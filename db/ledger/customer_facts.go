@@ -33,9 +33,9 @@ type customerFacts struct {
 }
 
 // newFactReaders returns a reader of each customer's first billing schedule, ordered by customer ID. The
-// readers already hold the customerFacts of their customers.
-func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
-	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
+// readers already hold the customerFacts of their customers. facts is selectCustomerFacts or selectScheduleFacts.
+func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, facts string, customers []int64, now time.Time) (readers []*factReader, err error) {
+	rows, err := q.Query(ctx, facts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,15 @@ func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant m
 }
 
 // selectCustomerFacts is the SQL statement that selects the columns of scanCustomerFacts for customers c. Callers
-// append conditions on c.
-var selectCustomerFacts = `
+// append conditions on c. selectScheduleFacts is the same statement without own prices, which do not determine
+// the start and end of any billing period.
+var (
+	selectCustomerFacts = customerFactsWith(catalog.OwnPricesOfCustomer)
+	selectScheduleFacts = customerFactsWith(`null::jsonb`)
+)
+
+func customerFactsWith(ownPrices string) string {
+	return `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
 	  coalesce(k.bills, ''), coalesce(k.bills_before, ''), coalesce(k.bills_since, timestamptz '0001-01-01'), k.invoice_text, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
@@ -71,7 +78,7 @@ var selectCustomerFacts = `
 	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
 	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + usage.FeedsOfCustomer + `, ` + followedOfCustomer + `,
-	  ` + catalog.OwnPricesOfCustomer + `, ` + catalog.IsOwnPriced + `
+	  ` + ownPrices + `, ` + catalog.IsOwnPriced + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -83,6 +90,7 @@ var selectCustomerFacts = `
 	  where a.tenant_id = c.tenant_id
 	    and a.customer_id = c.id) a on true
 	where c.tenant_id = @tenant `
+}
 
 // price decodes the provider's prices and adds them to the destinations in f.Side.
 func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error) {

@@ -43,11 +43,11 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	return all, nil
 }
 
-// ReadSchedules reads only the facts that determine the start and end of the customers' billing periods. It
-// returns the facts of each customer's billing schedules, ordered by schedule number. The number of statements
-// depends on the maximum number of schedules per customer, not on the number of customers.
+// ReadSchedules reads only the facts that determine the start and end of the customers' billing periods. These
+// include no own prices. It returns the facts of each customer's billing schedules, ordered by schedule number.
+// The number of statements depends on the maximum number of schedules per customer, not on the number of customers.
 func ReadSchedules(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
-	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
+	readers, err := newFactReaders(ctx, q, price, tenant, selectScheduleFacts, customers, now)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) err
 // newStreamReaders returns the readers of a customer's billing schedules, ordered by schedule number. The
 // readers already hold the customerFacts of the customer.
 func newStreamReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
-	first, err := newFactReaders(ctx, q, price, tenant, []int64{int64(customer)}, now)
+	first, err := newFactReaders(ctx, q, price, tenant, selectCustomerFacts, []int64{int64(customer)}, now)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PeriodQuery selects billing periods of some customers.
+// PeriodQuery selects billing periods of some customers, which CustomerBatches has put into one batch.
 type PeriodQuery struct {
 	Customers []int64
 	Periods   func(billing.Facts) []billing.Period // returns the periods to read of a billing schedule; nil: none
@@ -48,7 +48,7 @@ func readPeriodFacts(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant mete
 	if err != nil {
 		return PeriodFacts{}, err
 	}
-	b, err := r.batchOf(`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"customers": q.Customers})
+	b, err := r.batchOf(q.Customers)
 	if err != nil || len(b.ids) == 0 {
 		return PeriodFacts{}, err
 	}

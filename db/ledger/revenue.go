@@ -65,6 +65,8 @@ type revenueReader struct {
 	read   ReadPrice
 	theirs providerPrices      // provider prices of the batches so far
 	only   metering.CustomerID // 0 for all customers
+	after  metering.CustomerID // last customer of the batches so far
+	ahead  [][]int64           // ids of the customers of the next batches, as far as known
 
 	began     bool                                 // the first batch has begun
 	periodsOf func(billing.Facts) []billing.Period // returns the periods to read; nil for open ones

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// revenueBatch is the number of customers that are read together and held in memory at once.
+// revenueBatch is the maximum number of customers that are read together and held in memory at once.
 const revenueBatch = 2000
 
 // open adds the charges so far of the periods that are not closed.
@@ -21,29 +21,47 @@ func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
 
 // batches calls use for each batch of customers, with their open periods.
 func (r *revenueReader) batches(use func(*openBatch) error) error {
-	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
-		batch, err := r.batch(after)
-		if err != nil {
+	for {
+		batch, err := r.nextBatch()
+		if err != nil || batch == nil {
 			return err
-		}
-		if size = len(batch.ids); size == 0 {
-			return nil
 		}
 		if err := use(batch); err != nil {
 			return err
 		}
-		after = metering.CustomerID(batch.ids[size-1])
 	}
-	return nil
 }
 
-// batch reads the open periods of the batch of customers after an id.
-func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
-	b, err := r.batchAfter(after)
-	if err != nil || len(b.ids) == 0 {
-		return b, err
+// nextBatch reads the open periods of the next batch of customers. It returns nil if there are no more.
+func (r *revenueReader) nextBatch() (*openBatch, error) {
+	ids, err := r.nextIDs()
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	b, err := r.batchOf(ids)
+	if err != nil {
+		return nil, err
 	}
 	return b, b.load()
+}
+
+// nextIDs returns the ids of the next batch of customers: up to revenueBatch customers, which CustomerBatches
+// may divide further. It returns none if there are no more.
+func (r *revenueReader) nextIDs() (ids []int64, err error) {
+	if len(r.ahead) == 0 {
+		last := metering.CustomerID(math.MaxInt64)
+		if r.only != 0 {
+			r.after, last = max(r.after, r.only-1), r.only
+		}
+		r.ahead, err = customerBatches(r.ctx, r.tx, r.tenant, `and c.id > @after and c.id <= @last order by c.id limit @limit`,
+			pgx.NamedArgs{"after": r.after, "last": last, "limit": revenueBatch})
+		if err != nil || len(r.ahead) == 0 {
+			return nil, err
+		}
+	}
+	ids, r.ahead = r.ahead[0], r.ahead[1:]
+	r.after = metering.CustomerID(ids[len(ids)-1])
+	return ids, nil
 }
 
 // load reads the open periods, with their usage.
@@ -80,17 +98,9 @@ type openBatch struct {
 	streams []*factReader         // the schedules of these customers
 }
 
-func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
-	last := metering.CustomerID(math.MaxInt64)
-	if r.only != 0 {
-		after, last = r.only-1, r.only
-	}
-	return r.batchOf(`and c.id > @after and c.id <= @last order by c.id limit @limit`, pgx.NamedArgs{"after": after, "last": last, "limit": revenueBatch})
-}
-
-// batchOf reads the customers c for which a condition holds. Before each batch except the first, it lets other
-// callers proceed (pg.Yield).
-func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
+// batchOf reads customers by their ids. Before each batch except the first, it lets other callers proceed
+// (pg.Yield).
+func (r *revenueReader) batchOf(ids []int64) (*openBatch, error) {
 	if r.began {
 		if err := pg.Yield(r.ctx); err != nil {
 			return nil, err
@@ -98,8 +108,7 @@ func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatc
 	}
 	r.began = true
 	b := &openBatch{revenueReader: r, within: `p.customer_id between @first and @last`, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
-	args["tenant"] = r.tenant
-	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+condition, args)
+	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": r.tenant, "customers": ids})
 	if err != nil {
 		return nil, err
 	}

@@ -76,12 +76,11 @@ const unratedBatches = 5
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
 		page = UnratedPage{}
-		var before metering.CustomerID // all customers up to this one were searched
 		if after != nil {
-			before = after.Customer - 1
+			r.after = after.Customer - 1
 		}
 		for range unratedBatches {
-			batch, err := r.next(before)
+			batch, err := r.next()
 			if err != nil || batch == nil {
 				page.Next = nil
 				return err
@@ -96,8 +95,7 @@ func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now 
 				}
 				page.Lines = append(page.Lines, line)
 			}
-			before = metering.CustomerID(batch.ids[len(batch.ids)-1])
-			page.Next = &UnratedKey{Customer: before + 1}
+			page.Next = &UnratedKey{Customer: r.after + 1}
 		}
 		return nil
 	})
@@ -116,8 +114,8 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
 		sums := make(map[key]*UnratedTotal)
 		last := make(map[key]metering.CustomerID)
-		for before := metering.CustomerID(0); ; {
-			batch, err := r.next(before)
+		for {
+			batch, err := r.next()
 			if err != nil {
 				return err
 			}
@@ -143,7 +141,6 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 					total.Estimate = total.Estimate.Add(*line.Estimate)
 				}
 			}
-			before = metering.CustomerID(batch.ids[len(batch.ids)-1])
 		}
 		totals = nil
 		for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
@@ -164,15 +161,12 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (starts map[string]time.Time, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		starts = make(map[string]time.Time)
-		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
-		if err != nil || batch == nil {
-			return err
-		}
-		for _, id := range batch.ids {
-			f := batch.facts[id]
-			starts[f.Customer.ExternalID] = r.unrated(*f).FirstStart()
-		}
-		return nil
+		return r.eachNamed(externalIDs, func(batch *unratedBatch) error {
+			for _, f := range batch.facts {
+				starts[f.Customer.ExternalID] = r.unrated(*f).FirstStart()
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find first billing periods: %w", err)
@@ -233,10 +227,14 @@ type unratedBatch struct {
 	names  map[metering.CustomerID]string
 }
 
-// next reads the batch of customers after an id. It returns nil if there are no more.
-func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
-	b, err := r.some(`and c.id > @after order by c.id limit @limit`, `p.customer_id between @first and @last`, pgx.NamedArgs{"after": after, "limit": revenueBatch})
-	if err != nil || b == nil {
+// next reads the next batch of customers. It returns nil if there are no more.
+func (r *unratedReader) next() (*unratedBatch, error) {
+	ids, err := r.nextIDs()
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	b, err := r.some(ids, `p.customer_id between @first and @last`)
+	if err != nil {
 		return nil, err
 	}
 	for _, step := range []func() error{b.usage, b.severalStreams, b.closedUnbilled, b.closedUnpriced} {
@@ -247,11 +245,29 @@ func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
 	return b, nil
 }
 
-// some reads the customers c for which a condition holds, and their periods with unrated usage. within is
-// the condition that a stored period p belongs to one of them.
-func (r *unratedReader) some(condition, within string, args pgx.NamedArgs) (*unratedBatch, error) {
-	open, err := r.batchOf(condition, args)
-	if err != nil || len(open.ids) == 0 {
+// eachNamed calls use for each batch of the customers with the external IDs.
+func (r *unratedReader) eachNamed(externalIDs []string, use func(*unratedBatch) error) error {
+	batches, err := customerBatches(r.ctx, r.tx, r.tenant, `and c.external_id = any(@external_ids) order by c.id`, pgx.NamedArgs{"external_ids": externalIDs})
+	if err != nil {
+		return err
+	}
+	for _, ids := range batches {
+		b, err := r.some(ids, `p.customer_id = any(@customers)`)
+		if err != nil {
+			return err
+		}
+		if err := use(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// some reads customers by their ids, and their periods with unrated usage. within is the condition that a stored
+// period p belongs to one of them.
+func (r *unratedReader) some(ids []int64, within string) (*unratedBatch, error) {
+	open, err := r.batchOf(ids)
+	if err != nil {
 		return nil, err
 	}
 	open.within = within

@@ -99,25 +99,23 @@ func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.Dimensi
 func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		terms = make(map[string][]billing.DimensionTerms)
-		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
-		if err != nil || batch == nil {
-			return err
-		}
-		if err := batch.severalStreams(); err != nil {
-			return err
-		}
-		for _, id := range batch.ids {
-			terms[batch.facts[id].Customer.ExternalID] = nil
-		}
-		for _, s := range batch.schedules() {
-			name := s.Facts.Customer.ExternalID
-			for _, p := range s.Periods {
-				terms[name] = append(terms[name], r.unrated(*s.Facts).DimensionTerms(p)...)
+		return r.eachNamed(externalIDs, func(batch *unratedBatch) error {
+			if err := batch.severalStreams(); err != nil {
+				return err
 			}
-		}
-		return batch.closedTerms(func(id metering.CustomerID, of billing.DimensionTerms) {
-			name := batch.facts[int64(id)].Customer.ExternalID
-			terms[name] = append(terms[name], of)
+			for _, id := range batch.ids {
+				terms[batch.facts[id].Customer.ExternalID] = nil
+			}
+			for _, s := range batch.schedules() {
+				name := s.Facts.Customer.ExternalID
+				for _, p := range s.Periods {
+					terms[name] = append(terms[name], r.unrated(*s.Facts).DimensionTerms(p)...)
+				}
+			}
+			return batch.closedTerms(func(id metering.CustomerID, of billing.DimensionTerms) {
+				name := batch.facts[int64(id)].Customer.ExternalID
+				terms[name] = append(terms[name], of)
+			})
 		})
 	})
 	if err != nil {

@@ -91,7 +91,7 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	if err != nil {
 		return d.run, err
 	}
-	query := ledger.PeriodQuery{Customers: customers, Needs: d.needs}
+	query := ledger.PeriodQuery{Needs: d.needs}
 	compare := d.comparePeriods
 	switch a.Type {
 	case metering.SilenceAlert:
@@ -101,15 +101,19 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	default:
 		query.Periods = d.periods
 	}
-	batch, err := ledger.ReadAllPeriods(ctx, tx, e.read, tenant, query, now)
+	batches, err := ledger.CustomerBatches(ctx, tx, tenant, customers)
 	if err != nil {
 		return d.run, err
 	}
-	if d.run.Customers = len(batch.Customers); d.run.Customers == 0 {
-		return d.run, nil
-	}
-	if err := compare(batch); err != nil {
-		return d.run, err
+	for _, query.Customers = range batches {
+		batch, err := ledger.ReadAllPeriods(ctx, tx, e.read, tenant, query, now)
+		if err != nil {
+			return d.run, err
+		}
+		d.run.Customers += len(batch.Customers)
+		if err := compare(batch); err != nil {
+			return d.run, err
+		}
 	}
 	d.run.Highest = d.highest()
 	if len(d.run.Firings) > dryRunFirings {

@@ -92,6 +92,23 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 
 // fireAlerts fires the alerts of customers that have reached a threshold.
 func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
+	batches, err := ledger.CustomerBatches(v.ctx, v.tx, v.tenant, customers)
+	if err != nil {
+		return err
+	}
+	for _, batch := range batches {
+		if err := e.compareCustomers(v, batch); err != nil {
+			return err
+		}
+	}
+	if err := v.Fire(); err != nil {
+		return fmt.Errorf("fire alerts: %w", err)
+	}
+	return nil
+}
+
+// compareCustomers collects the thresholds that customers have reached.
+func (e Evaluations) compareCustomers(v *alertReader, customers []int64) error {
 	batch, err := ledger.ReadOpenPeriods(v.ctx, v.tx, e.read, v.tenant, ledger.PeriodQuery{Customers: customers, Periods: billing.AlertPeriods, Needs: v.needs}, v.now)
 	if err != nil {
 		return fmt.Errorf("read usage of alerts: %w", err)
@@ -102,9 +119,6 @@ func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
 	v.quotas(batch)
 	if err := v.silence(batch); err != nil {
 		return fmt.Errorf("compare silence with alerts: %w", err)
-	}
-	if err := v.Fire(); err != nil {
-		return fmt.Errorf("fire alerts: %w", err)
 	}
 	return nil
 }

@@ -64,6 +64,8 @@ type fakeTemporal struct {
 	deaf    atomic.Bool // queries get no response
 	started chan string
 
+	priority atomic.Int64 // of the last run that was started with a signal
+
 	schedules fakeSchedules
 	runs      fakeRuns
 }
@@ -78,7 +80,8 @@ func (f *fakeTemporal) ExecuteWorkflow(ctx context.Context, options temporal.Sta
 	return nil, f.start(options.ID)
 }
 
-func (f *fakeTemporal) SignalWithStartWorkflow(_ context.Context, id, _ string, _ any, _ temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+func (f *fakeTemporal) SignalWithStartWorkflow(_ context.Context, id, _ string, _ any, options temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+	f.priority.Store(int64(options.Priority.PriorityKey))
 	return nil, f.start(id)
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/workflows"
 )
 
 func (s *server) registerAttention() {
@@ -170,7 +169,7 @@ func (s *server) beginSyncs(ctx context.Context, customers []metering.CustomerID
 	defer cancel()
 	tenant := principalOf(ctx).Tenant.ID
 	for _, customer := range customers[:min(len(customers), begunAtOnce)] {
-		if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, metering.Manual); err != nil {
+		if err := s.startSync(ctx, tenant, customer); err != nil {
 			s.Log.WarnContext(ctx, "request the failed syncs: Temporal did not answer, a worker starts them", "tenant", tenant, "error", err)
 			return
 		}

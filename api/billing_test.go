@@ -198,6 +198,35 @@ func TestWithoutAProviderNothingIsSynced(t *testing.T) {
 	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 409, "no_provider")
 }
 
+// TestRequestedSyncsAreUrgentUpToABound checks that only a bounded number of requested syncs per minute precedes
+// scheduled syncs, for each tenant and for all tenants together.
+func TestRequestedSyncsAreUrgentUpToABound(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = time.Nanosecond })
+	const urgent, scheduled = 1, 4
+	request := func(of *bundle, n int, priority int64) {
+		t.Helper()
+		for range n {
+			require.Equal(t, 202, of.send(t, "POST", "/v1/billing/sync", syncAcme).status)
+			require.Equal(t, priority, b.temporal.priority.Load())
+		}
+	}
+	tenants := []*bundle{b}
+	for range 5 {
+		tenants = append(tenants, b.of(t, dbtest.Tenant(t, b.store)))
+	}
+	for _, of := range tenants {
+		of.provided(t)
+	}
+	for _, of := range tenants[:5] {
+		request(of, 60, urgent)
+		request(of, 1, scheduled)
+	}
+	request(tenants[5], 1, scheduled)
+	b.ahead.Store(int64(time.Minute + time.Second))
+	request(tenants[5], 1, urgent)
+}
+
 func TestAProviderIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -121,7 +121,7 @@ func (s *server) resumeSync(ctx context.Context, by ledger.Steering, _ []uuid.UU
 	if !ended {
 		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 	}
-	if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, by.Customer, metering.Manual); err != nil {
+	if err := s.startSync(ctx, tenant, by.Customer); err != nil {
 		s.Log.WarnContext(ctx, "start a resumed sync: Temporal did not answer, a worker starts it", "sync", by.Sync, "error", err)
 	}
 	return nil

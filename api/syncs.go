@@ -163,7 +163,7 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 	if err != nil {
 		return nil, err
 	}
-	if err := workflows.StartSyncCustomer(ctx, s.Temporal, who.Tenant.ID, c.ID, metering.Manual); err != nil {
+	if err := s.startSync(ctx, who.Tenant.ID, c.ID); err != nil {
 		s.withdraw(context.WithoutCancel(ctx), run)
 		return nil, err
 	}
@@ -172,6 +172,19 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 		answer.Body.Note = joinedNote
 	}
 	return answer, err
+}
+
+// Maximum number of urgent syncs per minute. Without a maximum, requested syncs could use up the calls to
+// providers, and scheduled syncs of all tenants would never run.
+const (
+	urgentSyncsOfTenant = 60
+	urgentSyncs         = 300 // of all tenants
+)
+
+// startSync starts the run of a requested sync. The sync is urgent up to a number per minute.
+func (s *server) startSync(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+	urgent := s.minutes.take(ctx, "syncs:"+tenant.String(), urgentSyncsOfTenant).allowed && s.minutes.take(ctx, "syncs", urgentSyncs).allowed
+	return workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, urgent)
 }
 
 func (s *server) withdraw(ctx context.Context, run metering.Sync) {

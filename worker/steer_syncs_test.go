@@ -183,7 +183,7 @@ func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ended)
 	dbtest.Eventually(t, func() error {
-		return workflows.StartSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual)
+		return workflows.StartSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, true)
 	})
 	for _, sync := range []uuid.UUID{first, second} {
 		require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)

@@ -185,7 +185,7 @@ func (s *system) request() uuid.UUID {
 	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, s.clock.Now())
 	require.NoError(s, err)
 	dbtest.Eventually(s, func() error { // a busy server may not answer at once
-		return workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual)
+		return workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, true)
 	})
 	return sync.ID
 }

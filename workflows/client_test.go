@@ -17,9 +17,7 @@ func TestAnUnreachableTemporalIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	defer nowhere.Close()
 	for _, start := range []func(ctx context.Context) error{
-		func(ctx context.Context) error {
-			return workflows.StartSyncCustomer(ctx, nowhere, 1, 2, metering.Manual)
-		},
+		func(ctx context.Context) error { return workflows.StartSyncCustomer(ctx, nowhere, 1, 2, true) },
 		func(ctx context.Context) error { return workflows.RestartSyncCustomer(ctx, nowhere, 1, 2) },
 		func(ctx context.Context) error { return workflows.StartBackfillMeter(ctx, nowhere, 1, 3) },
 		func(ctx context.Context) error { return workflows.RetrySyncCustomer(ctx, nowhere, 1, 2, asks) },

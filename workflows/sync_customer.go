@@ -391,9 +391,14 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 }
 
 // StartSyncCustomer signals the open run or starts a new one, so that a pass begins after this
-// call. The caller commits the request's row first.
-func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
-	return syncCustomerStart(tenant, customer, trigger).by(ctx, c)
+// call. The caller commits the request's row first. A new run that is not urgent takes turns with
+// scheduled syncs.
+func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, urgent bool) error {
+	s := syncCustomerStart(tenant, customer, metering.Manual)
+	if !urgent {
+		s.priority = background
+	}
+	return s.by(ctx, c)
 }
 
 // RestartSyncCustomer starts a run at background priority for requests that are open without a run.

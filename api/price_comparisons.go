@@ -103,9 +103,18 @@ func (s *server) compareBefore(ctx context.Context, externalID string, atProvide
 	return l, nil
 }
 
+// maxProviderReads is the maximum number of customers that are read from providers at the same time. A response of a
+// provider can have several MiB.
+const maxProviderReads = 4
+
+// readSide reads a customer from the provider after it has waited for its turn.
 func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k ledger.Linking) (billing.Side, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
+	if err := s.providerReads.Wait(ctx, tenant); err != nil {
+		return billing.Side{}, metering.Errorf(metering.CodeOverloaded, "other customers are being linked; the next sync reads the provider's prices").Because(err)
+	}
+	defer s.providerReads.Give(tenant, 1)
 	p, err := s.Providers.Of(k.Provider.Kind)
 	if err != nil {
 		return billing.Side{}, err

@@ -87,6 +87,7 @@ type server struct {
 	exports       *fair.Shares[metering.TenantID]
 	processors    *fair.Shares[metering.TenantID] // for large bodies
 	answers       *fair.Shares[metering.TenantID] // bytes of responses in memory
+	providerReads *fair.Shares[metering.TenantID]
 	reserver      *limits.Reserver
 	heavy         heavyTurns // operations that read all customers of a tenant
 	failures      *failures
@@ -131,7 +132,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
 	s.heavy, s.reserver = newHeavyTurns(), deps.Store.NewReserver(s.sharedNow)
-	s.processors = newProcessors()
+	s.processors, s.providerReads = newProcessors(), fair.NewShares[metering.TenantID](maxProviderReads)
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}

@@ -1,15 +1,20 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -21,8 +26,13 @@ const tallyToken = "tally-CANARY-token"
 // tallied returns a replica that also has the provider tally, at base.
 func (b *bundle) tallied(t testing.TB, base string) *bundle {
 	t.Helper()
+	return b.talliedBy(t, tallytest.New(base))
+}
+
+func (b *bundle) talliedBy(t testing.TB, tally providers.Provider) *bundle {
+	t.Helper()
 	all := registry.New(guard, "")
-	all[tallytest.Kind] = tallytest.New(base)
+	all[tallytest.Kind] = tally
 	r := b.replica(t, func(d *api.Deps) { d.Providers = all })
 	r.contract = contractOf(all)
 	return r
@@ -127,4 +137,59 @@ func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
 		saved := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`)
 		require.Equal(t, 200, saved.status, saved.body)
 	}
+}
+
+// slowReads is the provider tally. It sends the id of a customer to began, and reads the customer once proceed is
+// closed.
+type slowReads struct {
+	tallytest.Provider
+	began   chan string
+	proceed chan struct{}
+}
+
+func (p slowReads) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
+	select {
+	case p.began <- q.Customer:
+	case <-ctx.Done():
+		return billing.Side{}, ctx.Err()
+	}
+	select {
+	case <-p.proceed:
+	case <-ctx.Done():
+		return billing.Side{}, ctx.Err()
+	}
+	return p.Provider.Read(ctx, c, q)
+}
+
+// TestATenantThatLinksManyCustomersLeavesRoomForOthers checks that a tenant reads at most two customers from its
+// provider at the same time, so that another tenant can link a customer.
+func TestATenantThatLinksManyCustomersLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	slow := slowReads{tallytest.New(tallyServer(t)), make(chan string), make(chan struct{})}
+	r := setup(t).talliedBy(t, slow)
+	other := r.of(t, dbtest.Tenant(t, r.store))
+	for _, of := range []*bundle{r, other} {
+		saved := of.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`)
+		require.Equal(t, 200, saved.status, saved.body)
+	}
+	var links sync.WaitGroup
+	link := func(of *bundle, customer string) {
+		links.Go(func() {
+			linked := of.send(t, "POST", "/v1/customers", fmt.Sprintf(`{"external_id":%[1]q,"billing_provider_id":%[1]q}`, customer))
+			require.Equal(t, 201, linked.status, linked.body)
+		})
+	}
+	for n := range 4 {
+		link(r, fmt.Sprint("ours-", n))
+	}
+	for range 2 {
+		require.Contains(t, <-slow.began, "ours")
+	}
+	link(other, "theirs")
+	require.Equal(t, "theirs", <-slow.began)
+	close(slow.proceed)
+	for range 2 {
+		require.Contains(t, <-slow.began, "ours")
+	}
+	links.Wait()
 }

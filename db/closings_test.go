@@ -565,6 +565,31 @@ func TestADefinitionStaysWhileAMeterCountsTheEventsSinceItsArchiving(t *testing.
 	require.NoError(t, change(catalog.MeterChange{ValueProperty: &property}))
 }
 
+// TestAnArchivedMeterKeepsItsDefinition archives a meter during the backfill of another value property. Late usage that
+// arrives while the meter is archived counts by the definition that the meter keeps.
+func TestAnArchivedMeterKeepsItsDefinition(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	within := month.Start.AddDate(0, 0, 20)
+	b.use("1000")
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.useAt("200", within)
+	property := "b"
+	_, cancelled, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{ValueProperty: &property})
+	require.NoError(t, err)
+	require.NotNil(t, cancelled)
+	require.NoError(t, b.store.Meters.Archive(t.Context(), b.tenant, metering.Operator, b.meter.Slug, b.now))
+	b.useAt("400", within)
+	version, err := b.store.Meters.Unarchive(t.Context(), b.tenant, metering.Operator, b.meter.Slug)
+	require.NoError(t, err)
+	require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+	list := adjustments(t, b.accept())
+	require.Len(t, list, 1)
+	require.Equal(t, "600", list[0].Usage.String())
+}
+
 // bookings returns the tenant's bookings of late usage as texts, in order.
 func (b *biller) bookings() []string {
 	b.Helper()

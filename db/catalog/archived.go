@@ -97,7 +97,8 @@ func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor mete
 }
 
 // Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A
-// backfill of the meter ends; if it was the meter's first, the meter has no usage.
+// backfill of the meter ends. If it was of a changed definition, the change is cancelled: the meter keeps the
+// definition that reads use. If it was the meter's first, the meter has no usage.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, metering.Instant(now))
@@ -147,9 +148,9 @@ func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	return Adopt(ctx, tx, tenant, published)
 }
 
-// Unarchive makes the meter count again, including the events received while it was archived. It returns a
-// new version that is backfilling; the caller starts the backfill. It returns nil if the meter was not
-// archived, or if there are no events to backfill.
+// Unarchive makes the meter count again by the same definition, including the events received while it was
+// archived. It returns a new version that is backfilling; the caller starts the backfill. It returns nil if the
+// meter was not archived, or if there are no events to backfill.
 func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string) (backfilling *metering.MeterVersion, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, time.Time{})

@@ -326,12 +326,12 @@ func requireCountedSinceArchived(ctx context.Context, tx pgx.Tx, tenant metering
 	return err
 }
 
-// LatestMeterVersion returns the newest version of a meter, on which a change is based. It may still be
-// backfilling while reads use an earlier one.
+// LatestMeterVersion returns the newest version of a meter that is not retired, on which a change is based. While it is
+// backfilling, reads may use an earlier one.
 func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `
 		select `+MeterVersionColumns+` from meter_versions g
-		where g.tenant_id = $1 and g.meter_id = $2
+		where g.tenant_id = $1 and g.meter_id = $2 and g.status <> 'retired'
 		order by g.id desc limit 1`, tenant, meter).Scan(MeterVersionFields(&g)...)
 	return g, err
 }

@@ -25,7 +25,7 @@ func refuseDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantI
 	rows, err := q.Query(ctx, `
 		select v.group_by
 		from meters m
-		join meter_versions v on v.tenant_id = m.tenant_id and v.meter_id = m.id and v.id >= m.meter_version_id
+		join meter_versions v on v.tenant_id = m.tenant_id and v.meter_id = m.id and v.status <> 'retired'
 		where m.tenant_id = $1
 		  and m.id = $2
 		order by v.id`, tenant, meter)

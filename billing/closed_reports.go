@@ -170,7 +170,7 @@ func (b *Books) awaitsInvoice(p Period) bool {
 }
 
 // hasFullStatement reports whether the receiver has accepted a statement with the totals of all closed lines that belong in it
-// (see stated). A statement is ignored if a restore may have lost or rejected a later one that arrived.
+// (see stated). A statement is ignored if a restore may have lost a later one that arrived.
 func (b *Books) hasFullStatement(p Period) bool {
 	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
 		return s.Period.Equal(p.Start) && s.State.Taken() && b.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {

@@ -234,6 +234,8 @@ type Sent struct {
 	Epoch  int64 // epoch of the ledger in which the report was created
 	State  State
 	Lines  []Line
+
+	DecidedAt time.Time // time at which the outcome became known; zero in Facts.Finalized, and for an unknown outcome
 }
 
 // Open is a stored report that is outstanding: planned, being sent, or of unknown outcome.

@@ -24,32 +24,29 @@ func (p *planner) forgotten(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
-// stands reports whether s is surely the last statement of the closed period that the receiver has. Without a restore
-// after s, it is. After a restore, there are two cases in which it may not be:
-//   - The period was open in the backup of the first restore after s: a newer statement may have been sent after that
-//     backup.
-//   - A newer statement is rejected: a restore rejects outstanding statements, which may have arrived.
+// stands reports whether s, an accepted statement, is surely the last one of the closed period that the receiver has.
+// Without a restore after s, it is. After a restore, it is if the backup of the first restore after s settles the period:
+// the period was closed, and s was its last statement and had a known outcome. Otherwise a newer statement may have been
+// sent after that backup.
 func (f *Facts) stands(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
 	if i < 0 {
 		return true
 	}
-	withdrawn := slices.ContainsFunc(f.Statements, func(later Sent) bool {
-		return later.Period.Equal(p.Start) && later.State == Rejected && later.Number > s.Number
-	})
-	return !withdrawn && p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
+	restored := time.Unix(f.Epochs[i], 0)
+	last := f.lastStatement(p, func(State) bool { return true })
+	return last.Number == s.Number && s.DecidedAt.Before(restored) && p.ClosedAt != nil && p.ClosedAt.Before(restored)
 }
 
 // lastStands reports whether the receiver's last statement of a closed period is known. Either the last accepted
-// statement stands, or there is none, and no restore can have lost or rejected one that arrived.
+// statement stands, or there is none, and no restore can have lost one that arrived: no statement precedes a restore,
+// and the period was not open at one.
 func (f *Facts) lastStands(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
 		return f.stands(last, p)
 	}
-	withdrawn := slices.ContainsFunc(f.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State == Rejected && s.Epoch < f.Epoch
-	})
-	return !withdrawn && !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {
+	before := slices.ContainsFunc(f.Statements, func(s Sent) bool { return s.Period.Equal(p.Start) && s.Epoch < f.Epoch })
+	return !before && !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {
 		restored := time.Unix(epoch, 0)
 		return p.Start.Before(restored) && !p.ClosedAt.Before(restored)
 	})
@@ -152,6 +149,23 @@ func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 			}
 		}
 	})
+	return reports
+}
+
+// ReportsWithoutLine returns the outstanding reports of previous epochs that set an invoice line and that no charge in
+// found names. A line names the last report that set it. So such a report did not arrive, or a later one replaced it.
+func (b *Books) ReportsWithoutLine(found []FoundCharge) (reports []uuid.UUID) {
+	if !b.Unread || b.Side == nil {
+		return nil
+	}
+	for _, o := range b.Open {
+		sets := containsAny(b.Reported, func(r *Reported) bool {
+			return r.Last == o.ID && r.Kind == ChargeReport && r.Counting == Replaces && b.here(r.Series) && r.Customer == b.Side.Customer
+		})
+		if sets && o.Epoch < b.Epoch && !slices.ContainsFunc(found, func(c FoundCharge) bool { return c.ReportID == o.ID }) {
+			reports = append(reports, o.ID)
+		}
+	}
 	return reports
 }
 

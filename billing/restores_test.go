@@ -153,9 +153,9 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	}
 }
 
-// A statement that was being sent when the backup was made may have arrived, with late usage that the next period is
-// charged for now. The restore withdraws the statement, so the closed period is stated once more.
-func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *testing.T) {
+// A statement without an outcome in the backup may have been followed by another one. Once its outcome is known, the
+// closed period is stated once more.
+func TestAClosedPeriodWithAStatementOutstandingAtARestoreIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
@@ -163,8 +163,12 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 	before := f
 	lines := billing.NewBooks(before).Plan().Reports[0].Lines
 	f.Epochs = []int64{f.Epoch}
-	taken := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}
-	withdrawn := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: 2, State: billing.Rejected, Lines: lines}
+	taken := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines, DecidedAt: *f.Stored[0].ClosedAt}
+	known, since := taken, taken
+	known.ID, known.Number = uuid.UUID{2}, 2
+	since.ID, since.Number, since.DecidedAt = uuid.UUID{2}, 2, time.Unix(f.Epoch, 0)
+	rejected := since
+	rejected.State = billing.Rejected
 	isStated := func(sent ...billing.Sent) bool {
 		f.Statements = sent
 		plan := billing.NewBooks(f).Plan()
@@ -173,13 +177,16 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 		return stated
 	}
 	require.False(t, isStated(taken))
-	require.True(t, isStated(taken, withdrawn))
-	ofFebruary, former := withdrawn, withdrawn
+	require.False(t, isStated(taken, known))
+	require.True(t, isStated(taken, since))
+	require.True(t, isStated(taken, rejected))
+	ofFebruary, former := rejected, rejected
 	ofFebruary.Period, former.Number = february.Start, 0
 	require.False(t, isStated(taken, ofFebruary))
 	require.False(t, isStated(taken, former))
 	again := billing.Sent{ID: uuid.UUID{3}, Period: january.Start, Number: f.Epoch * 1_000_000, Epoch: f.Epoch, State: billing.Accepted, Lines: lines}
-	require.False(t, isStated(taken, withdrawn, again))
+	require.False(t, isStated(since, again))
+	require.False(t, isStated(taken, rejected, again))
 }
 
 // After a restore, the statements that a receiver got since the backup are unknown. A period that began before the
@@ -204,8 +211,9 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	}
 }
 
-// A period that was closed before a restore is also stated once more if the restore withdrew its only statement.
-func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing.T) {
+// A period that was closed before a restore is also stated once more if its only statement was outstanding in the backup,
+// and is rejected now.
+func TestAClosedPeriodWithOnlyARejectedStatementIsStatedOnceMoreAfterARestore(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
 	closed.Closed[0].Scale = new(int32)
@@ -222,10 +230,10 @@ func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing
 		return stated
 	}
 	require.False(t, isStated())
-	withdrawn := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Rejected}
-	require.True(t, isStated(withdrawn), "it may have arrived")
+	rejected := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Rejected}
+	require.True(t, isStated(rejected), "another one may have followed it")
 	again := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: f.Epoch * 1_000_000, Epoch: f.Epoch, State: billing.Accepted}
-	require.False(t, isStated(withdrawn, again))
+	require.False(t, isStated(rejected, again))
 	refused := again
 	refused.State = billing.Rejected
 	require.False(t, isStated(refused), "the receiver has refused it")
@@ -335,4 +343,33 @@ func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T)
 		f = atReceiver(second, f)
 		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), there)
 	}
+}
+
+// ReportsWithoutLine returns the open reports that set invoice lines, except reports that a line names. A line names the
+// last report that set it.
+func TestALineThatNamesAnotherReportDecidesAnOpenOne(t *testing.T) {
+	t.Parallel()
+	f := restored()
+	f.Reported = nil
+	onItsWay := func(id byte, change func(*billing.Reported)) uuid.UUID {
+		r := counted(january, "4")
+		r.Kind, r.Counting, r.Last, r.State, r.Outstanding = billing.ChargeReport, billing.Replaces, uuid.UUID{id}, billing.InDoubt, true
+		change(&r)
+		f.Reported = append(f.Reported, r)
+		f.Open = append(f.Open, billing.Open{ID: r.Last, Kind: r.Kind, Connection: r.Connection, Period: january.Start, State: billing.InDoubt})
+		return r.Last
+	}
+	there := onItsWay(1, func(*billing.Reported) {})
+	replaced := onItsWay(2, func(r *billing.Reported) { r.MeterID = 2 })
+	onItsWay(3, func(r *billing.Reported) { r.Counting = billing.Adds })
+	onItsWay(4, func(r *billing.Reported) { r.Kind = billing.QuantityReport })
+	onItsWay(5, func(r *billing.Reported) { r.Connection = second })
+	onItsWay(6, func(r *billing.Reported) { r.Customer = "cus_2" })
+	found := []billing.FoundCharge{{ReportID: there}}
+	require.Equal(t, []uuid.UUID{replaced}, billing.NewBooks(f).ReportsWithoutLine(found))
+	require.Equal(t, []uuid.UUID{there, replaced}, billing.NewBooks(f).ReportsWithoutLine(nil))
+	f.Open[1].Epoch = f.Epoch
+	require.Empty(t, billing.NewBooks(f).ReportsWithoutLine(found), "it was made since")
+	f.Open[1].Epoch, f.Unread = 0, false
+	require.Empty(t, billing.NewBooks(f).ReportsWithoutLine(found))
 }

@@ -90,13 +90,12 @@ func (f *farSide) foundItems(since time.Time) (all []billing.FoundCharge) {
 	return all
 }
 
-// keepFound marks the reports of found invoice lines as counted if their state is rejected. A restore rejects
-// reports without knowing whether they arrived.
-func (l *ledger) keepFound(found []billing.FoundCharge, now time.Time) {
+// countNamed marks the reports that charges at the provider name as counted.
+func (l *ledger) countNamed(found []billing.FoundCharge, now time.Time) {
 	for _, c := range found {
 		for _, r := range l.reports {
-			if c.Object != "" && r.id == c.ReportID && r.state == billing.Rejected {
-				r.state, r.settledAt = billing.Counted, now
+			if r.id == c.ReportID && !r.state.Taken() {
+				r.state, r.lease, r.settledAt = billing.Counted, time.Time{}, now
 			}
 		}
 	}

@@ -67,10 +67,10 @@ func (l *ledger) statements() (sent []billing.Sent) {
 			}
 		}
 		if taken != nil && taken != last {
-			sent = append(sent, billing.Sent{ID: taken.id, Period: p.Start, Number: taken.number, Epoch: taken.epoch, State: taken.state, Lines: taken.Lines})
+			sent = append(sent, billing.Sent{ID: taken.id, Period: p.Start, Number: taken.number, Epoch: taken.epoch, State: taken.state, Lines: taken.Lines, DecidedAt: taken.settledAt})
 		}
 		if last != nil {
-			sent = append(sent, billing.Sent{ID: last.id, Period: p.Start, Number: last.number, Epoch: last.epoch, State: last.state, Lines: last.Lines})
+			sent = append(sent, billing.Sent{ID: last.id, Period: p.Start, Number: last.number, Epoch: last.epoch, State: last.state, Lines: last.Lines, DecidedAt: last.settledAt})
 		}
 	}
 	return sent

@@ -143,21 +143,17 @@ func (f *farSide) forget(but []storedInvoice) {
 	}
 }
 
-// raise begins a new epoch of the ledger, as a restore does. Outstanding reports become rejected or get an
-// unknown outcome.
+// raise begins a new epoch of the ledger, as a restore does. Outstanding reports get an unknown outcome.
 func (l *ledger) raise(now time.Time) {
 	l.epoch = max(now.Unix(), l.epoch+1)
 	l.epochs = append(slices.Clip(l.epochs), l.epoch)
 	for _, r := range l.reports {
-		switch {
-		case !r.state.Outstanding():
-		case r.Kind != billing.QuantityReport && r.Counting != billing.Adds && l.reaches(r):
-			r.state, r.lease, r.settledAt = billing.Rejected, time.Time{}, now
-		default:
-			r.state, r.lease, r.attempts = billing.InDoubt, time.Time{}, max(r.attempts, 1)
-			if r.firstSent.IsZero() {
-				r.firstSent = r.made
-			}
+		if !r.state.Outstanding() {
+			continue
+		}
+		r.state, r.lease, r.attempts = billing.InDoubt, time.Time{}, max(r.attempts, 1)
+		if r.firstSent.IsZero() {
+			r.firstSent = r.made
 		}
 	}
 	l.look()
@@ -196,15 +192,15 @@ func (p *pass) readAddedUp(l *ledger) {
 	plan.Reconciled = nil // the next plan reconciles
 	l.store(plan, p.now)
 	l.through = through
-	for _, id := range billing.NewBooks(f).Forgotten(found) {
+	for _, id := range append(billing.NewBooks(f).Forgotten(found), billing.NewBooks(f).ReportsWithoutLine(all)...) {
 		r := l.report(id)
 		r.state, r.lease, r.settledAt = billing.Rejected, time.Time{}, p.now
 	}
+	l.countNamed(all, p.now)
 	for _, r := range lost {
 		written := l.add(r, p.now)
 		written.state, written.settledAt, p.found = billing.Counted, p.now, true
 	}
-	l.keepFound(all, p.now)
 	l.readIn = maps.Clone(l.readIn)
 	if l.readIn == nil {
 		l.readIn = make(map[string]int64)
@@ -264,8 +260,8 @@ func (f *farSide) charged(customer string, since time.Time) (all []billing.Found
 	return all
 }
 
-// stands reports whether no restore can have lost or rejected a later statement of the period that arrived. A
-// restore loses later statements if the period was still open in the backup, and rejects outstanding ones.
+// stands reports whether no restore can have lost a later statement of the period that arrived. A restore may
+// have lost one if, in the backup, the period was still open, or r was outstanding or not its last statement.
 func (l *ledger) stands(r *storedReport) bool {
 	of := l.period(r.Period)
 	i := slices.IndexFunc(l.epochs, func(epoch int64) bool { return epoch > r.epoch })
@@ -273,11 +269,12 @@ func (l *ledger) stands(r *storedReport) bool {
 		return true
 	}
 	for _, o := range l.reports {
-		if o.Kind == r.Kind && o.Period.Equal(r.Period) && o.Connection == r.Connection && o.number > r.number && o.state == billing.Rejected {
-			return false // the rejected statement may have arrived
+		if o.Kind == r.Kind && o.Period.Equal(r.Period) && o.Connection == r.Connection && o.number > r.number {
+			return false
 		}
 	}
-	return of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epochs[i], 0))
+	restored := time.Unix(l.epochs[i], 0)
+	return r.settledAt.Before(restored) && of.ClosedAt != nil && of.ClosedAt.Before(restored)
 }
 
 // inGraceOfRestore reports whether clients may still resend events after the restore.

@@ -70,6 +70,18 @@ func (b *biller) restored(backup string, kept []metering.Event) (ledger.Restored
 	return raised, &after
 }
 
+// backUp copies the biller's database, and returns the address of the copy.
+func (b *biller) backUp() string {
+	b.Helper()
+	b.writer.Close()
+	b.store.Close()
+	backup := dbtest.Copy(b, b.address)
+	store, err := dbtest.Connect(b.Context(), b.address)
+	require.NoError(b, err)
+	b.store, b.writer = store, store.NewWriter(dbtest.WriterOptions)
+	return backup
+}
+
 // keep ingests an event and returns it.
 func (b *biller) keep(value string) metering.Event {
 	b.Helper()
@@ -96,12 +108,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			there.take(t, b.accept())
 			kept = append(kept, b.keep("5"))
 			planned := b.plan(anew) // not sent yet when the backup is made
-			b.writer.Close()
-			b.store.Close()
-			backup := dbtest.Copy(t, address)
-			store, err := dbtest.Connect(t.Context(), address)
-			require.NoError(t, err)
-			b.store, b.writer = store, store.NewWriter(dbtest.WriterOptions)
+			backup := b.backUp()
 
 			there.take(t, b.acceptOf(planned))
 			for _, value := range []string{"7", "2"} {
@@ -114,9 +121,12 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			last := there.sequence[billing.CalendarPeriod(b.now, time.UTC).Start]
 			b.now = b.now.Add(time.Minute)
 			raised, after := b.restored(backup, kept)
-			require.Equal(t, ledger.Restored{Epoch: b.now.Unix(), Withdrawn: 1, Periods: 1}, raised)
+			require.Equal(t, ledger.Restored{Epoch: b.now.Unix(), InDoubt: 1, Periods: 1}, raised)
 			require.Equal(t, []metering.CustomerID{b.customer.ID}, after.outOfSync())
 
+			again := after.accept()
+			require.Zero(t, again.Data.LedgerEpoch)
+			there.take(t, again)
 			first := after.accept()
 			require.Equal(t, raised.Epoch, first.Data.LedgerEpoch)
 			require.Greater(t, first.Data.Sequence, last)
@@ -130,10 +140,10 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 	}
 }
 
-// TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce makes the backup while a statement that includes late
-// usage is planned and its period is closed. The statement arrives after the backup. After the restore, the next period
-// bills that usage, so a new statement of the closed period excludes it.
-func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T) {
+// TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce makes the backup while a statement that includes late
+// usage is planned and its period is closed. The statement arrives after the backup. After the restore, it is sent again,
+// and a new statement of the closed period includes the late usage too. The next period does not bill it.
+func TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -153,25 +163,48 @@ func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T)
 	planned := b.plan(anew)
 	b.now = over(second)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	b.writer.Close()
-	b.store.Close()
-	backup := dbtest.Copy(t, address)
-	store, err := dbtest.Connect(t.Context(), address)
-	require.NoError(t, err)
-	b.store, b.writer = store, store.NewWriter(dbtest.WriterOptions)
+	backup := b.backUp()
 	there.take(t, b.acceptOf(planned))
 	require.Equal(t, "800", there.amount[second.Start].String(), "it has arrived")
 
 	b.now = b.now.Add(time.Minute)
 	raised, after := b.restored(backup, nil)
-	require.EqualValues(t, 1, raised.Withdrawn)
+	require.EqualValues(t, 1, raised.InDoubt)
 	there.takeAll(after)
 	billed := make(map[time.Time]string)
 	for start, amount := range there.amount {
 		billed[start] = amount.String()
 	}
-	require.Equal(t, map[time.Time]string{first.Start: "1000", second.Start: "500", second.End: "300"}, billed)
+	require.Equal(t, map[time.Time]string{first.Start: "1000", second.Start: "800", second.End: "0"}, billed)
 	require.Empty(t, after.outOfSync())
+}
+
+// TestAReceiverThatIsReplacedAfterARestoreKeepsItsUnits makes the backup while a statement of 5 more units is planned.
+// The statement arrives after the backup, and the receiver is replaced after the restore. The new receiver gets these
+// units only after an operator decides that they did not arrive.
+func TestAReceiverThatIsReplacedAfterARestoreKeepsItsUnits(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	b.created(clock.Month(b.now, -1)) // no month ends meanwhile
+	kept := []metering.Event{b.keep("10")}
+	b.accept()
+	kept = append(kept, b.keep("5"))
+	planned := b.plan(anew)
+	backup := b.backUp()
+	require.Equal(t, "15", b.acceptOf(planned).Data.Meters[0].Usage.String())
+
+	b.now = b.now.Add(time.Minute)
+	_, after := b.restored(backup, kept)
+	after.useProvider(anotherReceiver)
+	require.Equal(t, "0", after.accept().Data.Meters[0].Usage.String())
+	after.keep("2")
+	require.Equal(t, "2", after.accept().Data.Meters[0].Usage.String())
+	inDoubt := planned.Send[0].ID
+	state, _ := after.state(inDoubt)
+	require.Equal(t, billing.InDoubt, state)
+	require.NoError(t, after.store.Ledger.Resolve(t.Context(), after.tenant, ledger.Resolution{Report: inDoubt, State: billing.Rejected, Actor: metering.Operator}, after.now))
+	require.Equal(t, "7", after.accept().Data.Meters[0].Usage.String())
 }
 
 // TestARestoredPeriodClosesOnceItsGraceIsOverAgain checks that a restored period accepts events that are sent again for

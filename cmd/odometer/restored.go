@@ -28,7 +28,6 @@ func restored(ctx context.Context, env *environment, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Ledger epoch                %d\nReports withdrawn           %d\nReports in doubt            %d\nPeriods to report again     %d\n",
-		r.Epoch, r.Withdrawn, r.InDoubt, r.Periods)
+	_, err = fmt.Fprintf(out, "Ledger epoch                %d\nReports in doubt            %d\nPeriods to report again     %d\n", r.Epoch, r.InDoubt, r.Periods)
 	return err
 }

@@ -223,13 +223,13 @@ func reportedFields(s *billing.Reported) []any {
 }
 
 var selectSentLines = `
-	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
+	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, x.decided_at, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and not p.complete
 	cross join lateral (
-	  (select r.id, r.number, r.ledger_epoch, r.state
+	  (select r.id, r.number, r.ledger_epoch, r.state, r.decided_at
 	   from billing_reports r
 	   where r.tenant_id = d.tenant_id
 	     and r.customer_id = d.customer_id
@@ -238,7 +238,7 @@ var selectSentLines = `
 	   order by r.number desc
 	   limit 1)
 	  union
-	  (select r.id, r.number, r.ledger_epoch, r.state
+	  (select r.id, r.number, r.ledger_epoch, r.state, r.decided_at
 	   from billing_reports r
 	   where r.tenant_id = d.tenant_id
 	     and r.customer_id = d.customer_id
@@ -260,9 +260,12 @@ type sentLine struct {
 }
 
 func scanSentLine(row pgx.CollectableRow) (l sentLine, err error) {
-	var closed *time.Time
-	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.Epoch, &l.sent.State, &l.MeterID, &closed,
+	var decided, closed *time.Time
+	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.Epoch, &l.sent.State, &decided, &l.MeterID, &closed,
 		&l.Usage, &l.Events, &l.Quantity, &l.PriceVersion, &l.UnitPrice, &l.Charge, &l.Amount, &l.Currency)
+	if decided != nil {
+		l.sent.DecidedAt = *decided
+	}
 	if closed != nil {
 		l.Closed = *closed
 	}

@@ -41,10 +41,9 @@ const numbersOfEpoch = 1_000_000
 
 // Restored is the result of raising the epoch.
 type Restored struct {
-	Epoch     int64
-	Withdrawn int64 // reports with an unknown outcome that later reports replace
-	InDoubt   int64 // reports with an unknown outcome that no later report replaces
-	Periods   int64 // open billing periods, which are planned again
+	Epoch   int64
+	InDoubt int64 // reports without an outcome in the backup
+	Periods int64 // open billing periods, which are planned again
 }
 
 // Raise begins a new epoch of the ledger. An operator calls it after each restore, before any worker runs.
@@ -60,12 +59,8 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 			returning epoch`, now.Unix(), metering.Instant(now)).Scan(&r.Epoch); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, withdrawForgotten, metering.Instant(now))
+		tag, err := tx.Exec(ctx, doubtOpen)
 		if err != nil {
-			return err
-		}
-		r.Withdrawn = tag.RowsAffected()
-		if tag, err = tx.Exec(ctx, doubtForgotten); err != nil {
 			return err
 		}
 		r.InDoubt = tag.RowsAffected()
@@ -80,38 +75,13 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 }
 
 const (
-	// withdrawForgotten rejects open reports to active connections, in series in which each report replaces the
-	// previous one. It skips quantities, because it is unknown here whether the next quantity goes to the same
-	// destination. doubtForgotten marks quantities as in_doubt, and they are sent again.
-	withdrawForgotten = `
-		update billing_reports r
-		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report replaces this one', lease_until = null, decided_at = $1
-		from billing_series s
-		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
-		where s.tenant_id = r.tenant_id
-		  and s.id = r.series_id
-		  and s.kind <> 'quantity'
-		  and s.counting <> 'adds'
-		  and k.retired_at is null
-		  and r.state in ('planned', 'sending', 'in_doubt')`
-	// doubtForgotten marks the other open reports as in_doubt. A report that was unsent at the backup may have
-	// been sent since. A rejection of the next attempt is then no evidence about that earlier attempt.
-	doubtForgotten = `
-		update billing_reports r
+	// doubtOpen marks the open reports as in_doubt. A report that was unsent at the backup may have been sent
+	// since. A rejection of the next attempt is then no evidence about that earlier attempt.
+	doubtOpen = `
+		update billing_reports
 		set state = 'in_doubt', response = 'the backup was made before the outcome of the report was known', lease_until = null,
-		    first_sent_at = coalesce(r.first_sent_at, r.recorded_at), attempts = greatest(r.attempts, 1)
-		where r.state in ('planned', 'sending', 'in_doubt')
-		  and not exists (
-		    select
-		    from billing_series s
-		    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-		    join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
-		    where s.tenant_id = r.tenant_id
-		      and s.id = r.series_id
-		      and s.kind <> 'quantity'
-		      and s.counting <> 'adds'
-		      and k.retired_at is null)`
+		    first_sent_at = coalesce(first_sent_at, recorded_at), attempts = greatest(attempts, 1)
+		where state in ('planned', 'sending', 'in_doubt')`
 	forgetWatermarks = `
 		update billing_periods
 		set watermark_configuration = ''
@@ -210,8 +180,10 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
 		for _, of := range streams {
-			w.batch.Queue(settleForgotten, tenant, of.books().Forgotten(seen.Added), w.facts.Now)
+			books := of.books()
+			w.batch.Queue(settleForgotten, tenant, slices.Concat(books.Forgotten(seen.Added), books.ReportsWithoutLine(seen.Charges)), w.facts.Now)
 		}
+		w.batch.Queue(countNamed, tenant, reportsOf(seen.Charges), w.facts.Now)
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {
 			return err
@@ -229,7 +201,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 			}
 		}
 		for _, c := range seen.Charges {
-			w.batch.Queue(keepFound, tenant, c.ReportID, c.Object, w.facts.Now)
+			w.batch.Queue(keepObject, tenant, c.ReportID, c.Object)
 		}
 		w.batch.Queue(`
 			update billing_destinations
@@ -264,27 +236,33 @@ func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
 
 // unknownCharges returns the charges that belong to no report of the ledger.
 func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, charges []billing.FoundCharge) ([]billing.FoundCharge, error) {
-	ids := make([]uuid.UUID, len(charges))
-	for i, c := range charges {
-		ids[i] = c.ReportID
-	}
-	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, ids)
+	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, reportsOf(charges))
 	if err != nil {
 		return nil, err
 	}
 	known, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
+	return slices.DeleteFunc(slices.Clone(charges), func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
 }
 
-// keepFound stores the provider object that the series of a charge overwrites, and marks a rejected report as
-// counted. Raise may have rejected that report, because its outcome was unknown when the backup was made.
-const keepFound = `
-	with found as (
-	  update billing_reports
-	  set state = 'counted', response = 'found among the customer''s invoice items after the ledger was restored', decided_at = $4
-	  where tenant_id = $1
-	    and id = $2
-	    and state = 'rejected')
+// reportsOf returns the ids of the reports that the charges name.
+func reportsOf(charges []billing.FoundCharge) []uuid.UUID {
+	ids := make([]uuid.UUID, len(charges))
+	for i, c := range charges {
+		ids[i] = c.ReportID
+	}
+	return ids
+}
+
+// countNamed marks the reports that charges at the provider name as counted.
+const countNamed = `
+	update billing_reports
+	set state = 'counted', response = 'found among the customer''s invoice items after the ledger was restored', lease_until = null, decided_at = $3
+	where tenant_id = $1
+	  and id = any($2)
+	  and state not in ('accepted', 'counted')`
+
+// keepObject stores the provider object that the series of a charge overwrites.
+const keepObject = `
 	update billing_series s
 	set object = $3
 	from billing_reports r
@@ -293,8 +271,8 @@ const keepFound = `
 	  and s.tenant_id = r.tenant_id
 	  and s.id = r.series_id`
 
-// settleForgotten rejects reports of a previous epoch with an unknown outcome. If such a report arrived,
-// the totals that were read include it.
+// settleForgotten rejects reports of a previous epoch with an unknown outcome. If such a report arrived, the
+// totals that were read include it, or a later report has replaced it on its line.
 const settleForgotten = `
 	update billing_reports
 	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals were read again', lease_until = null, decided_at = $3

@@ -77,10 +77,10 @@ func (l *life) restores() bool {
 		return false
 	}
 	l.backup, l.passes = nil, [2]*pass{}
-	since := l.events[len(b.events):]
+	since, lost := l.events[len(b.events):], len(l.reports) > len(b.reports)
 	l.setBack(b)
 	l.raise(l.now)
-	l.restoredAt, l.recovering = l.now, true
+	l.restoredAt, l.recovering = l.now, lost || !l.farSide.receiver // a receiver can be replaced at once if no report is lost
 	for _, e := range since {
 		l.ledger.ingest(e, l.now)
 	}

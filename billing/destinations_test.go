@@ -369,7 +369,7 @@ func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
 		r.Timestamp = &at
 		c.change(&r)
 		f.Reported = []billing.Reported{r}
-		require.Equal(t, c.again, billing.NewBooks(f).Plan().LookAgain.Equal(now), name)
+		require.Equal(t, c.again, billing.NewBooks(f).Plan().ReplanAt.Equal(now), name)
 	}
 }
 

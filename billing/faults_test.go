@@ -300,7 +300,7 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	require.Len(t, plan.Periods, 1)
 	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String(), "of January alone")
 	require.Equal(t, decided, *plan.HeadOpenUntil)
-	require.Equal(t, decided, plan.LookAgain)
+	require.Equal(t, decided, plan.ReplanAt)
 
 	for name, synced := range map[string]bool{"BySomebodyWhoLookedBefore": true, "ByNobody": false} {
 		later := f

@@ -214,7 +214,7 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 		f.Usage = []billing.Usage{used(january, "10")}
 		f.Reported = []billing.Reported{counted(january, "10")}
 		f.Reported[0].Timestamp, f.Reported[0].To = &sent, billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
-		require.Equal(t, c.again, billing.NewBooks(f).Plan().LookAgain.Equal(f.Now), name)
+		require.Equal(t, c.again, billing.NewBooks(f).Plan().ReplanAt.Equal(f.Now), name)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestWhatIsOnItsWay(t *testing.T) {
 			require.Equal(t, c.withdraw, plan.Withdraw)
 			require.Equal(t, c.doubt, plan.Doubt)
 			require.Equal(t, c.resume, plan.Resume)
-			require.Equal(t, c.look, plan.LookAgain)
+			require.Equal(t, c.look, plan.ReplanAt)
 			require.Len(t, plan.Reports, c.reports)
 			require.Equal(t, c.resume != nil, plan.More)
 			require.False(t, plan.Empty())
@@ -287,10 +287,10 @@ func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Reported, "what goes to the present connection is sent")
 }
 
-// TestWhenSomebodyLooksAgain checks LookAgain, the time at which the customer is re-evaluated: when a period
+// TestReplanAt checks ReplanAt, the time at which the customer is re-evaluated: when a period
 // ends, when its grace period is over, and a day after a report was accepted if the provider has not counted
 // it.
-func TestWhenSomebodyLooksAgain(t *testing.T) {
+func TestReplanAt(t *testing.T) {
 	t.Parallel()
 	taken := func(at time.Time, r billing.Reported) billing.Reported {
 		r.TakenAt, r.State = at, billing.Accepted
@@ -338,13 +338,13 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 			last := c.periods[len(c.periods)-1].Subscription.Range
 			f := atMeters(last, knownOf(c.now, c.periods...))
 			f.Reported = c.reported
-			require.Equal(t, c.want, billing.NewBooks(f).Plan().LookAgain)
+			require.Equal(t, c.want, billing.NewBooks(f).Plan().ReplanAt)
 		})
 	}
 
 	f := knownOf(january.Start)
 	f.Customer.BillingStartsAt = &march.Start
-	require.Equal(t, march.Start, billing.NewBooks(f).Plan().LookAgain, "when its first period begins")
+	require.Equal(t, march.Start, billing.NewBooks(f).Plan().ReplanAt, "when its first period begins")
 }
 
 // TestACustomerIsReadFirst checks that the customer's state at the provider is read before quantities are

@@ -120,7 +120,7 @@ func (m *position) reportWindows() {
 	lines, left := m.windowLines()
 	if left {
 		m.open = true // the rest of the usage belongs to windows that have not begun
-		m.lookAt(m.Now.Add(time.Hour))
+		m.replanAfterNow(m.Now.Add(time.Hour))
 	}
 	if slices.ContainsFunc(lines, m.mayHaveMore) {
 		m.open = true

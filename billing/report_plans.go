@@ -42,7 +42,7 @@ func (b Books) Plan() ReportPlan {
 		p.quantities()
 	}
 	p.plan.Reconciled = slices.Concat(b.Reconciled, p.plan.Reconciled)
-	p.lookAtBorders()
+	p.scheduleReplan()
 	return p.plan
 }
 
@@ -50,38 +50,38 @@ func (b Books) Plan() ReportPlan {
 // customer is re-evaluated.
 const uncountedAfter = 24 * time.Hour
 
-// lookAtBorders sets LookAgain to the next instant at which the plan can change:
-//   - A period ends, or is due to close.
+// scheduleReplan sets ReplanAt to the next instant at which the plan can change, unless an earlier one is already set:
+//   - An open period ends, or is due to close.
 //   - A meter moves to another billing schedule.
 //   - The first period begins, or its start becomes final.
 //   - The time uncountedAfter has passed since the provider accepted a report without counting it.
 //
-// LookAgain is Now if the last known period has ended, or if isInNext holds for a series.
-func (p *planner) lookAtBorders() {
+// If the last known period has ended, or if isInNext returns true for a series, ReplanAt is Now.
+func (p *planner) scheduleReplan() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
-			p.lookAt(period.End)
-			p.lookAt(period.Deadline(p.Settings.Grace))
+			p.replanAfterNow(period.End)
+			p.replanAfterNow(period.Deadline(p.Settings.Grace))
 		}
 	}
 	for _, feed := range p.Feeds {
-		p.lookAt(feed.From)
+		p.replanAfterNow(feed.From)
 	}
 	if n := len(p.periods); n == 0 {
-		p.lookAt(p.first().Start)
+		p.replanAfterNow(p.first().Start)
 	} else if !p.periods[n-1].End.After(p.Now) {
-		p.lookFrom(p.Now) // the provider determines the next period
+		p.replanAt(p.Now) // the provider determines the next period
 	}
 	if p.plan.HeadOpenUntil != nil {
-		p.lookAt(*p.plan.HeadOpenUntil)
+		p.replanAfterNow(*p.plan.HeadOpenUntil)
 	}
 	for n := range p.Facts.Reported {
 		r := &p.Facts.Reported[n]
 		if p.looksForCounted(r) {
-			p.lookFrom(r.TakenAt.Add(uncountedAfter))
+			p.replanAt(r.TakenAt.Add(uncountedAfter))
 		}
 		if p.isInNext(r) {
-			p.lookFrom(p.Now)
+			p.replanAt(p.Now)
 		}
 	}
 }
@@ -115,17 +115,17 @@ func (p *planner) looksForCounted(r *Reported) bool {
 	})
 }
 
-// lookAt sets LookAgain to t if t is in the future and before LookAgain.
-func (p *planner) lookAt(t time.Time) {
+// replanAfterNow calls replanAt if t is in the future.
+func (p *planner) replanAfterNow(t time.Time) {
 	if t.After(p.Now) {
-		p.lookFrom(t)
+		p.replanAt(t)
 	}
 }
 
-// lookFrom sets LookAgain to t if t is before LookAgain, or if LookAgain is unset.
-func (p *planner) lookFrom(t time.Time) {
-	if p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain) {
-		p.plan.LookAgain = t
+// replanAt sets ReplanAt to t if t is before ReplanAt, or if ReplanAt is unset.
+func (p *planner) replanAt(t time.Time) {
+	if p.plan.ReplanAt.IsZero() || t.Before(p.plan.ReplanAt) {
+		p.plan.ReplanAt = t
 	}
 }
 
@@ -188,7 +188,7 @@ func (p *planner) resume(o Open) {
 	case o.State == Planned:
 		p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
 	case o.State == Sending && leased:
-		p.lookAt(*o.LeaseUntil)
+		p.replanAfterNow(*o.LeaseUntil)
 	case o.State == Sending:
 		p.plan.Doubt = append(p.plan.Doubt, o.ID)
 	}

@@ -44,7 +44,7 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	facts.Open[0].LeaseUntil = &lease
 	plan = billing.NewBooks(facts).Plan()
 	require.Empty(t, plan.Doubt, "somebody is sending it")
-	require.Equal(t, lease, plan.LookAgain)
+	require.Equal(t, lease, plan.ReplanAt)
 }
 
 // If a period closes with other units than the provider was reported, the oldest open period bills the difference.

@@ -155,5 +155,5 @@ type ReportPlan struct {
 	PartlyKnown   []time.Time       // starts of closed periods that must be compared with final invoices again
 	Waiting       bool              // no due period closes, because of a backfill or a recent restore
 	More          bool              // more reports may follow once these are decided
-	LookAgain     time.Time         // next time at which the plan can change without a new fact; zero: never
+	ReplanAt      time.Time         // next time at which the plan can change without a new fact; zero: never
 }

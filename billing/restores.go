@@ -64,7 +64,7 @@ func (p *planner) isReadFirst(o Open) bool {
 func (p *planner) waitForReading(m metering.Meter) {
 	p.open = true
 	p.exclude(Exclusion{m.ID, m.Slug, ExclusionReason{Code: ExcludedRestored}})
-	p.lookFrom(p.Now.Add(time.Hour))
+	p.replanAt(p.Now.Add(time.Hour))
 }
 
 // AddedUp is a destination at which the provider adds up the usage of one meter.

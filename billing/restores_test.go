@@ -54,7 +54,7 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	plan := billing.NewBooks(restored()).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedRestored}}}, plan.Excluded)
-	require.Equal(t, restored().Now.Add(time.Hour), plan.LookAgain)
+	require.Equal(t, restored().Now.Add(time.Hour), plan.ReplanAt)
 }
 
 // If the provider's total exceeds the ledger's, Odometer reported the difference after the backup was made. Lost

@@ -276,7 +276,7 @@ func (l *life) movesSubscription() bool {
 // hears syncs the customer after an event from the provider. It syncs again if the plan requires a re-evaluation
 // at once, because the reports just sent are on another invoice.
 func (l *life) hears() {
-	if l.sync(); !l.lookAgain.After(l.now) {
+	if l.sync(); !l.replanAt.After(l.now) {
 		l.sync()
 	}
 }

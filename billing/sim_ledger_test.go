@@ -73,7 +73,7 @@ type account struct {
 	epochs       []int64                  // of all restores that the ledger knows
 	knownUntil   time.Time                // restores may have lost reports made after this time
 	readIn       map[string]int64         // epoch in which the provider's totals were last read, by link
-	lookAgain    time.Time                // time of the next re-evaluation, from the last plan; zero: at once
+	replanAt     time.Time                // time of the next re-evaluation, from the last plan; zero: at once
 }
 
 // storedInvoice is a final invoice, with the usage scales at the time at which Odometer read it.

@@ -227,7 +227,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	if !l.connection.Statements && l.sideOf != l.link() {
 		return true
 	}
-	if !l.lookAgain.After(now) {
+	if !l.replanAt.After(now) {
 		return true
 	}
 	for _, r := range l.allReports() {
@@ -251,7 +251,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 // store stores a plan except its new reports: the periods with their watermarks, the bookings, the
 // reconciliations and the states of earlier reports.
 func (l *ledger) store(p billing.ReportPlan, now time.Time) {
-	if l.periods, l.lookAgain = slices.Clone(p.Periods), p.LookAgain; l.stream == 0 {
+	if l.periods, l.replanAt = slices.Clone(p.Periods), p.ReplanAt; l.stream == 0 {
 		l.customer.HeadOpenUntil = p.HeadOpenUntil
 	}
 	for i := range l.periods {

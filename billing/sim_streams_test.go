@@ -197,11 +197,11 @@ func (l *ledger) regrouped(now time.Time) []billing.Facts {
 func (l *ledger) keep(all []streamPlan, now time.Time) {
 	var again time.Time
 	for _, p := range all {
-		if p.store(p.ReportPlan, now); again.IsZero() || !p.LookAgain.IsZero() && p.LookAgain.Before(again) {
-			again = p.LookAgain
+		if p.store(p.ReportPlan, now); again.IsZero() || !p.ReplanAt.IsZero() && p.ReplanAt.Before(again) {
+			again = p.ReplanAt
 		}
 	}
-	l.lookAgain = again
+	l.replanAt = again
 }
 
 // holding returns the ledger of the billing schedule that has the report.

@@ -322,7 +322,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
 	}
 	streams := twoStreams(second, day(17), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
-	require.Equal(t, day(20), billing.NewBooks(streams[0]).Plan().LookAgain, "it may be another stream's by then")
+	require.Equal(t, day(20), billing.NewBooks(streams[0]).Plan().ReplanAt, "it may be another stream's by then")
 	streams = twoStreams(second, day(37))
 	streams[0].Side.Others[0].Destinations[0].Excluded = billing.NoTarget("nobody can say what it costs")
 	require.True(t, billing.Regroup(streams).Empty(), "nothing can be reported there")

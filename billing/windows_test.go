@@ -188,7 +188,7 @@ func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 	require.Equal(t, "300", reports[1].Lines[0].Amount.String())
 }
 
-// Usage in a window that has not begun is reported after the window begins. Until then, LookAgain is at most one hour
+// Usage in a window that has not begun is reported after the window begins. Until then, ReplanAt is at most one hour
 // ahead.
 func TestWindowsAheadAreWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -197,11 +197,11 @@ func TestWindowsAheadAreWaitedFor(t *testing.T) {
 	f.Hours = []billing.HourUsage{usedAt(period, period.Start, "5"), usedAt(period, period.Start.Add(2*time.Hour), "3")}
 	f.Usage = []billing.Usage{used(period, "8")}
 	plan := billing.NewBooks(f).Plan()
-	require.Equal(t, f.Now.Add(time.Hour), plan.LookAgain)
+	require.Equal(t, f.Now.Add(time.Hour), plan.ReplanAt)
 	require.Equal(t, "5", plan.Reports[0].Quantity.String())
 
 	f.Hours, f.Usage = f.Hours[:1], []billing.Usage{used(period, "5")}
-	require.Equal(t, period.End, billing.NewBooks(f).Plan().LookAgain)
+	require.Equal(t, period.End, billing.NewBooks(f).Plan().ReplanAt)
 }
 
 func TestWindowedMeters(t *testing.T) {

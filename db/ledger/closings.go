@@ -298,14 +298,14 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		if err != nil {
 			return err
 		}
-		var lookAgain time.Time
+		var replanAt time.Time
 		for _, read := range slices.Backward(streams) {
 			plan := read.books().Plan()
-			lookAgain = metering.Sooner(lookAgain, plan.LookAgain)
+			replanAt = metering.Sooner(replanAt, plan.ReplanAt)
 			w := &planWriter{factReader: read, tx: tx}
 			w.periods(plan.Periods)
 			if read.facts.Stream == 0 {
-				w.scheduleReplan(lookAgain, plan.HeadOpenUntil)
+				w.scheduleReplan(replanAt, plan.HeadOpenUntil)
 			}
 			if err := w.flush(); err != nil {
 				return err

@@ -28,7 +28,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	if err != nil {
 		return nil, err
 	}
-	var lookAgain time.Time
+	var replanAt time.Time
 	busy := false
 	for _, read := range streams {
 		ask(&read.facts)
@@ -38,7 +38,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		} else {
 			busy = busy || sends
 		}
-		lookAgain = metering.Sooner(lookAgain, p.LookAgain)
+		replanAt = metering.Sooner(replanAt, p.ReplanAt)
 		all = append(all, p)
 	}
 	for i, p := range all {
@@ -49,7 +49,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		p.resolve(p.Resolved)
 		p.complete(p.Complete)
 		if i == 0 {
-			p.scheduleReplan(lookAgain, p.HeadOpenUntil)
+			p.scheduleReplan(replanAt, p.HeadOpenUntil)
 		}
 	}
 	return all, nil

@@ -213,7 +213,7 @@ func (p *planner) lateCharges(target Period) {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false
 		}
-		if !p.next(s, changed) {
+		if !p.shouldReport(s, changed) {
 			continue
 		}
 		if r.Counting == Replaces && !s.Standing.Any {
@@ -273,7 +273,7 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 			if i := slices.IndexFunc(about, l.about); i >= 0 {
 				s = known[i]
 			}
-			if !slices.Contains(p.leaves, l.MeterID) && !yield(l, s) {
+			if !slices.Contains(p.excludedMeters, l.MeterID) && !yield(l, s) {
 				return
 			}
 		}

@@ -19,11 +19,11 @@ func (l ClosedLine) Working() []Step {
 	return c.steps()
 }
 
-// close plans the periods to close: the periods with an end and grace in the past, oldest first. Neither reports nor
-// answers of a provider change the time of a close. No period closes while a meter is backfilling. After a restore, no
-// period closes for the length of the grace, so that clients can send lost events again in time.
-func (p *planner) close() {
-	p.leaveFormer()
+// planClosings plans the periods to close: the periods with an end and grace in the past, oldest first. Neither reports
+// nor answers of a provider change the time of a close. No period closes while a meter is backfilling. After a restore,
+// no period closes for the length of the grace, so that clients can send lost events again in time.
+func (p *planner) planClosings() {
+	p.planOutstanding()
 	if p.Now.Before(p.restoredAt().Add(p.Settings.Grace)) {
 		p.plan.Waiting = true
 		return
@@ -39,20 +39,20 @@ func (p *planner) close() {
 			p.plan.Waiting = true
 			break
 		}
-		lines := p.closed(period)
+		lines := p.linesAtClose(period)
 		p.plan.Closings = append(p.plan.Closings, Closing{period, lines})
 		p.periods[i].ClosedAt, p.periods[i].Closed = &p.Now, lines
 	}
-	p.lookAtClosed()
+	p.compareClosings()
 }
 
 func (p *planner) backfilling() bool {
 	return slices.ContainsFunc(p.Meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 }
 
-// lookAtClosed compares the periods that close with the invoices. If something remains to be reported of these periods,
-// it marks the customer as out of sync: it resets the watermark of the open period.
-func (p *planner) lookAtClosed() {
+// compareClosings compares the periods that close with the invoices. If something remains to be reported of these
+// periods, it marks the customer as out of sync: it resets the watermark of the open period.
+func (p *planner) compareClosings() {
 	if len(p.plan.Closings) == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (p *planner) lookAtClosed() {
 	p.plan.Reconciled, p.plan.Complete, p.plan.PartlyKnown = append(p.plan.Reconciled, next.Reconciled...), next.Complete, next.PartlyKnown
 	p.plan.Unreported = next.ReadFirst || len(next.Resume) > 0 || slices.ContainsFunc(next.Reports, p.isOfClosed)
 	if open, found := openPeriod(p.periods); p.plan.Unreported && found {
-		p.knows(open, Watermark{})
+		p.addWatermark(open, Watermark{})
 	}
 }
 
@@ -71,8 +71,8 @@ func (p *planner) isOfClosed(r Report) bool {
 	return p.period(r.Period).ClosedAt != nil || slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Component() == AdjustmentComponent })
 }
 
-// closed returns the closed lines of a period that closes now.
-func (p *planner) closed(period Period) (lines []ClosedLine) {
+// linesAtClose returns the closed lines of a period that closes now.
+func (p *planner) linesAtClose(period Period) (lines []ClosedLine) {
 	all, _ := p.calculations(period)
 	positions := make(map[metering.MeterID]*position) // empty if the customer's state at the provider is unknown
 	if p.Side != nil {

@@ -137,9 +137,9 @@ func (b *Books) ownCurrency(p Period) string {
 	return b.inCommon(charged)
 }
 
-// finalize plans the finalization of a closed period's own invoice, once no more lines are added to it. A period
-// without lines has no own invoice.
-func (p *planner) finalize(period Period) {
+// planFinalization plans the finalization of a closed period's own invoice, once no more lines are added to it. A
+// period without lines has no own invoice.
+func (p *planner) planFinalization(period Period) {
 	if !period.Own() || period.ClosedAt == nil {
 		return
 	}

@@ -138,8 +138,8 @@ func (m *position) reportedHere() (reported metering.Decimal) {
 	return reported
 }
 
-// decide plans the position's reports according to its route, or excludes the meter from the plan.
-func (m *position) decide() {
+// planReports plans the position's reports according to its route, or excludes the meter from the plan.
+func (m *position) planReports() {
 	switch route, code := m.route(); {
 	case route == direct && m.inMoney():
 		m.setLine()

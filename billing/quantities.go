@@ -92,7 +92,7 @@ func (m *position) reportOne(l Line, window metering.Range) {
 			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
 	}
-	if !m.next(s, changed) {
+	if !m.shouldReport(s, changed) {
 		return
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{

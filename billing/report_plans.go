@@ -14,9 +14,9 @@ const reportsAtOnce = 200
 // planner computes a ReportPlan.
 type planner struct {
 	*Books
-	periods []Period
-	plan    ReportPlan
-	leaves  []metering.MeterID // meters that an operator excludes from this plan
+	periods        []Period
+	plan           ReportPlan
+	excludedMeters []metering.MeterID // meters that an operator excludes from this plan
 
 	open  bool // the provider lacks part of the period, or may lack it
 	lines int  // number of Odometer's lines on the period's invoice, including planned ones
@@ -25,21 +25,21 @@ type planner struct {
 // Plan plans the next reports of the billing schedule. If MayClose is set, it plans the periods to close instead of new
 // reports. If nothing is left to do, the plan is empty (see ReportPlan.Empty).
 func (b Books) Plan() ReportPlan {
-	p := planner{Books: &b, periods: Periods(b.Facts), leaves: b.Excluded}
+	p := planner{Books: &b, periods: Periods(b.Facts), excludedMeters: b.Excluded}
 	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), b.Resolved, p.bookings()
 	p.plan.Complete, p.plan.PartlyKnown = b.complete(), b.partlyKnown()
 	switch {
 	case b.MayClose:
-		p.close()
+		p.planClosings()
 	case b.Connection == nil:
 	case b.Connection.Statements:
-		p.leaveFormer()
-		p.statements()
+		p.planOutstanding()
+		p.planStatements()
 	case b.Side == nil, p.lacksCharges():
 		p.plan.ReadFirst = true
 	default:
-		p.leaveFormer()
-		p.quantities()
+		p.planOutstanding()
+		p.planQuantities()
 	}
 	p.plan.Reconciled = slices.Concat(b.Reconciled, p.plan.Reconciled)
 	p.scheduleReplan()
@@ -56,7 +56,7 @@ const uncountedAfter = 24 * time.Hour
 //   - The first period begins, or its start becomes final.
 //   - The time uncountedAfter has passed since the provider accepted a report without counting it.
 //
-// If the last known period has ended, or if isInNext returns true for a series, ReplanAt is Now.
+// If the last known period has ended, or if isInNextSubscription returns true for a series, ReplanAt is not after Now.
 func (p *planner) scheduleReplan() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
@@ -77,19 +77,19 @@ func (p *planner) scheduleReplan() {
 	}
 	for n := range p.Facts.Reported {
 		r := &p.Facts.Reported[n]
-		if p.looksForCounted(r) {
+		if p.awaitsCount(r) {
 			p.replanAt(r.TakenAt.Add(uncountedAfter))
 		}
-		if p.isInNext(r) {
+		if p.isInNextSubscription(r) {
 			p.replanAt(p.Now)
 		}
 	}
 }
 
-// isInNext reports whether a report of the series has a timestamp in a subscription that replaced the previous one, and
-// the stored period does not name the new subscription yet. Once the stored period does, the ledger assigns the report
-// to the new subscription, unless the previous subscription continues.
-func (p *planner) isInNext(r *Reported) bool {
+// isInNextSubscription reports whether a report of the series has a timestamp in a subscription that replaced the
+// previous one, and the stored period does not name the new subscription yet. Once the stored period does, the ledger
+// assigns the report to the new subscription, unless the previous subscription continues.
+func (p *planner) isInNextSubscription(r *Reported) bool {
 	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
 	}
@@ -102,10 +102,10 @@ func (p *planner) isInNext(r *Reported) bool {
 	})
 }
 
-// looksForCounted reports whether the provider has accepted a report of the series and still has to count it. The
+// awaitsCount reports whether the provider has accepted a report of the series and still has to count it. The
 // report's period must be incomplete. The report's window must not begin before that period or before the
 // subscription's period.
-func (p *planner) looksForCounted(r *Reported) bool {
+func (p *planner) awaitsCount(r *Reported) bool {
 	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
 		return false
 	}
@@ -155,29 +155,30 @@ func WindowedMeters(f Facts) []metering.MeterID {
 	return meters
 }
 
-// leaveFormer plans the next step of each outstanding report:
-//   - A report to the current connection is resumed. It is withdrawn instead if it was made for a previous subscription
-//     and never sent.
+// planOutstanding plans the next step of each outstanding report. The first case that applies decides:
+//   - No step: only an operator decides the outcome, or the provider's totals must be read first.
+//   - A report that was never sent is withdrawn if it was made for a previous subscription.
+//   - All other reports to the current connection are resumed.
 //   - A report to a previous connection is withdrawn if it was never sent. Otherwise its outcome becomes unknown,
 //     unless the report is being sent. The previous connection is treated as billing the report until the outcome is
 //     known.
 //
-// No provider has a withdrawn report, even if the tenant returns to the previous connection. leaveFormer therefore
+// No provider has a withdrawn report, even if the tenant returns to the previous connection. planOutstanding therefore
 // resets the watermarks of all open periods if it withdraws a report.
-func (p *planner) leaveFormer() {
+func (p *planner) planOutstanding() {
 	for _, o := range p.Open {
-		p.resume(o)
+		p.planNextStep(o)
 	}
 	p.plan.More = len(p.plan.Resume) > 0
 	for _, period := range p.periods {
 		if len(p.plan.Withdraw) > 0 && period.ClosedAt == nil {
-			p.knows(period, Watermark{})
+			p.addWatermark(period, Watermark{})
 		}
 	}
 }
 
-// resume plans the next step of one outstanding report.
-func (p *planner) resume(o Open) {
+// planNextStep plans the next step of one outstanding report.
+func (p *planner) planNextStep(o Open) {
 	leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 	switch {
 	case p.isLeftToOperator(o), p.isReadFirst(o):
@@ -215,11 +216,11 @@ func (b *Books) isInvoiced(o Open) bool {
 	return containsAny(b.Reported, func(r *Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
-// statements plans one statement at a time, for the oldest period that needs one. A period with lines needs a statement
-// if no statement exists, or if the last one was rejected, has other lines or precedes a restore. A period with a
-// statement of this pass gets no second one, even if its usage has grown or the statement was rejected. So one period
-// does not block the others.
-func (p *planner) statements() {
+// planStatements plans one statement at a time, for the oldest period that needs one. A period with lines needs a
+// statement if no statement exists, or if the last one was rejected, has other lines or precedes a restore. A period
+// with a statement of this pass gets no second one, even if its usage has grown or the statement was rejected. So one
+// period does not block the others.
+func (p *planner) planStatements() {
 	if len(p.plan.Resume) > 0 {
 		return
 	}
@@ -241,15 +242,15 @@ func (p *planner) planStatement(period Period) (planned bool) {
 	case mine && latest.State == Rejected:
 		p.open = p.open || len(of) > 0
 	case len(of) == 0:
-		p.saidOf(period) // there is nothing to report
+		p.setWatermark(period) // there is nothing to report
 	case taken && same:
 		p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
-		p.saidOf(period)
+		p.setWatermark(period)
 	case taken && mine:
 		p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
 		p.open = p.open || period.ClosedAt != nil
 	default:
-		p.saidOf(period)
+		p.setWatermark(period)
 		p.plan.Reports = append(p.plan.Reports, Report{
 			Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
 			Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
@@ -260,21 +261,22 @@ func (p *planner) planStatement(period Period) (planned bool) {
 	return false
 }
 
-// saidOf records that the receiver has all of an open period. If the receiver lacks part of an earlier period, saidOf
-// resets the watermark of the open period instead.
-func (p *planner) saidOf(period Period) {
+// setWatermark sets the watermark of an open period to its present usage. The receiver has this usage, or gets it with
+// the statement that is planned now. If the receiver lacks part of an earlier period, setWatermark resets the watermark
+// instead. It ignores closed periods.
+func (p *planner) setWatermark(period Period) {
 	switch {
 	case period.ClosedAt != nil:
 	case p.open:
-		p.knows(period, Watermark{})
+		p.addWatermark(period, Watermark{})
 	default:
-		p.knows(period, p.watermark(period))
+		p.addWatermark(period, p.watermark(period))
 	}
 }
 
 // statement returns the lines of the period's next statement, and the late lines that adjust closed periods. For a
 // closed period, it returns no lines if the receiver has all of the period. Lines of meters that an operator excludes
-// stay as the receiver last accepted them.
+// stay as the receiver last accepted them. statement adds the excluded meters of the period to the plan.
 func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	var excluded []Exclusion
 	if period.ClosedAt != nil {
@@ -284,12 +286,12 @@ func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 		target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
 		late = p.adjustments(p.periods, target, latest.Lines)
 	}
-	if len(p.leaves) > 0 {
-		taken := p.lastStatement(period, State.Taken).Lines
+	if len(p.excludedMeters) > 0 {
+		accepted := p.lastStatement(period, State.Taken).Lines
 		var more []Exclusion
-		lines, more = p.leaveAsTaken(lines, taken)
+		lines, more = p.keepAcceptedLines(lines, accepted)
 		excluded = append(excluded, more...)
-		late, _ = p.leaveAsTaken(late, taken)
+		late, _ = p.keepAcceptedLines(late, accepted)
 	}
 	slices.SortFunc(excluded, func(a, b Exclusion) int { return int(a.MeterID - b.MeterID) })
 	for _, e := range excluded {
@@ -298,29 +300,30 @@ func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	return lines, late
 }
 
-// leaveAsTaken replaces the lines of meters that an operator excludes with the last accepted lines (taken). It drops a
+// keepAcceptedLines replaces the lines of meters that an operator excludes with the last accepted lines. It drops a
 // line without an accepted one, and returns the line's meter in excluded.
-func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exclusion) {
+func (p *planner) keepAcceptedLines(lines, accepted []Line) (kept []Line, excluded []Exclusion) {
 	for _, l := range lines {
-		if !slices.Contains(p.leaves, l.MeterID) {
+		if !slices.Contains(p.excludedMeters, l.MeterID) {
 			kept = append(kept, l)
 			continue
 		}
-		i := slices.IndexFunc(taken, l.about)
+		i := slices.IndexFunc(accepted, l.about)
 		if i < 0 {
 			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExclusionReason{Code: ExcludedByOperator}})
 			continue
 		}
-		before := taken[i]
-		before.MeterSlug = l.MeterSlug
-		kept = append(kept, before)
+		last := accepted[i]
+		last.MeterSlug = l.MeterSlug
+		kept = append(kept, last)
 	}
 	return kept, excluded
 }
 
-func (f *Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
+// lastStatement returns the newest statement of the period that has a matching state, or a zero Sent.
+func (f *Facts) lastStatement(period Period, matches func(State) bool) (last Sent) {
 	for _, s := range f.Statements {
-		if s.Period.Equal(period.Start) && is(s.State) && s.Number > last.Number {
+		if s.Period.Equal(period.Start) && matches(s.State) && s.Number > last.Number {
 			last = s
 		}
 	}
@@ -335,17 +338,18 @@ func (p *planner) exclude(e Exclusion) {
 	}
 }
 
-// knows adds the period's watermark to the plan if it differs from the stored one.
-func (p *planner) knows(period Period, w Watermark) {
+// addWatermark adds the period's watermark to the plan if it differs from the stored one.
+func (p *planner) addWatermark(period Period, w Watermark) {
 	if period.Watermark != w {
 		p.plan.Reported = append(p.plan.Reported, PeriodWatermark{period.Start, w})
 	}
 }
 
-// quantities plans the reports of each meter, period by period, newest first. It sets the watermark of an open period
-// only if nothing is left to report of that period and of closed periods. If it reports several periods, it resets the
-// watermarks of all open periods while mayComeLast is true, because such a report can change another period's total.
-func (p *planner) quantities() {
+// planQuantities plans the reports of each meter, period by period, newest first. It sets the watermark of an open
+// period only if nothing is left to report of that period and of closed periods. If it reports several periods, it
+// resets the watermarks of all open periods while mayComeLast is true, because such a report can change another
+// period's total.
+func (p *planner) planQuantities() {
 	known := make(map[int]Watermark)
 	reported, unreported := 0, false
 	for i, period := range slices.Backward(p.periods) {
@@ -364,7 +368,7 @@ func (p *planner) quantities() {
 	}
 	for i, period := range slices.Backward(p.periods) {
 		if period.ClosedAt == nil {
-			p.knows(period, known[i])
+			p.addWatermark(period, known[i])
 		}
 	}
 }
@@ -373,10 +377,10 @@ func (p *planner) quantities() {
 func (p *planner) reportPeriod(period Period) {
 	p.open, p.lines = false, p.pendingLines(period)
 	for _, m := range p.positionsOf(period) {
-		m.decide()
+		m.planReports()
 	}
 	p.lateCharges(period)
-	p.finalize(period)
+	p.planFinalization(period)
 }
 
 // mayComeLast reports whether a report with Counting Latest is planned, or outstanding at the current connection.
@@ -385,10 +389,11 @@ func (p *planner) mayComeLast() bool {
 		containsAny(p.Reported, func(r *Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
 }
 
-// next reports whether to plan the next report of a series: its value has changed, no report of the series is
+// shouldReport reports whether to plan the next report of a series: its value has changed, no report of the series is
 // outstanding, and the series has no report of this pass. It sets open if a change stays unreported, or a report is
-// outstanding. If the plan already has reportsAtOnce reports, next returns false and sets More.
-func (p *planner) next(s *Reported, changed bool) bool {
+// outstanding. If the plan already has reportsAtOnce reports, shouldReport returns false and sets More. It adds an
+// accepted last report to UpToDate if the value has not changed, or if the report is of this pass.
+func (p *planner) shouldReport(s *Reported, changed bool) bool {
 	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
 	case s.Outstanding, mine && !taken:

@@ -35,7 +35,7 @@ var rules = []rule{
 	{"Another subscription of the customer bills the meter.", none, ExcludedOtherSubscription, isExcludedAs(ExcludedOtherSubscription)},
 	{"Nothing at the provider bills the meter for this customer.", operator, ExcludedNoTarget, func(m *position) bool { return !m.destination.takes() }},
 	{"An earlier meter of the period has the same target.", operator, ExcludedSharedTarget, func(m *position) bool { return m.isShared }},
-	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
+	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.excludedMeters, m.meter.ID) }},
 	{"The currency of the amount differs from that of the invoice.", operator, ExcludedPriceCurrency, (*position).isInOtherCurrency},
 
 	// Something has to be read first.

@@ -57,7 +57,7 @@ func OwnVersions(own []Price, start time.Time) string {
 
 // watermark returns the watermark that holds once the planned reports of the period are accepted.
 func (p *planner) watermark(period Period) Watermark {
-	if len(p.leaves) > 0 {
+	if len(p.excludedMeters) > 0 {
 		return Watermark{} // usage of the excluded meters stays unreported
 	}
 	var events int64

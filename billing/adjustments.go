@@ -119,7 +119,7 @@ func (c *calculation) leaveInDoubt(least elsewhere, so Line) {
 	sure.others = least
 	quantity, amount := c.quantity(), c.amount()
 	more := elsewherePart{
-		quantity: quantity.Sub(between(quantity, so.Quantity, sure.quantity())), amount: amount.Sub(between(amount, so.Amount, sure.amount())), currency: c.currency,
+		quantity: quantity.Sub(clamp(quantity, so.Quantity, sure.quantity())), amount: amount.Sub(clamp(amount, so.Amount, sure.amount())), currency: c.currency,
 	}
 	if more.quantity.IsZero() && more.amount.IsZero() {
 		return

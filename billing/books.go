@@ -24,7 +24,7 @@ func NewBooks(f Facts) *Books {
 		period := &b.Stored[n]
 		period.Subscription.Invoiced = period.Subscription.Invoiced || b.hasEnded(period.Subscription)
 		b.Reconciled = append(b.Reconciled, b.reconcile(period, invoices)...)
-		b.account(period)
+		b.setBilledTotals(period)
 	}
 	return b
 }

@@ -205,8 +205,8 @@ func (l *ClosedLine) billedUnits() metering.Decimal {
 		return l.Usage
 	case l.Reconciled != nil:
 		return l.Reconciled.Billed
-	case l.so != nil:
-		return l.so.units
+	case l.billedTotals != nil:
+		return l.billedTotals.units
 	}
 	return l.ownUnits()
 }
@@ -219,8 +219,8 @@ func (l *ClosedLine) billedCharge() metering.Decimal {
 	switch {
 	case l.inAmounts() && l.Reconciled != nil:
 		return l.Reconciled.Billed
-	case l.Reconciled == nil && l.so != nil && l.Scale == nil:
-		return l.so.amount
+	case l.Reconciled == nil && l.billedTotals != nil && l.Scale == nil:
+		return l.billedTotals.amount
 	}
 	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {
 		return l.chargeFor(units)

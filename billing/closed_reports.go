@@ -10,22 +10,23 @@ import (
 // with that period. Statements are sent until the receiver has accepted one with all lines. Quantities and amounts are
 // reported until the invoice that bills them is final. Later periods bill or credit a difference that remains.
 
-// billedSoFar holds the units and the amount that are billed so far of a closed line.
-type billedSoFar struct{ units, amount metering.Decimal }
+// billedTotals holds the units and the amount that are billed of a closed line.
+type billedTotals struct{ units, amount metering.Decimal }
 
 // pending reports whether the period is closed and not complete.
 func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
 
-// account sets so, the billed total, in each closed line that meets these conditions, and clears it in all other lines:
+// setBilledTotals stores the billed total in each closed line that meets these conditions, and clears it in all other
+// lines:
 //   - The period is not complete, and nothing more of the line is reported with it.
 //   - A provider bills the line, and no final invoices were compared with it.
 //   - The billed total differs from the line's total.
-func (b *Books) account(p *Period) {
+func (b *Books) setBilledTotals(p *Period) {
 	if p.ClosedAt == nil {
 		return
 	}
 	for n := range p.Closed {
-		p.Closed[n].so = nil
+		p.Closed[n].billedTotals = nil
 	}
 	if p.Complete {
 		return
@@ -33,9 +34,9 @@ func (b *Books) account(p *Period) {
 	billed, least := b.billedOf(*p), b.atLeast().billedOf(*p)
 	for n := range p.Closed {
 		l := &p.Closed[n]
-		so := l.soFar(billed, least)
-		if l.Reconciled == nil && b.bills(l) && !b.reportedOn(*p, l) && !b.isAll(l, so) {
-			l.so = &so
+		totals := l.nearestTotals(billed, least)
+		if b.isUnreconciled(l) && !b.reportedOn(*p, l) && !b.isFullyBilled(l, totals) {
+			l.billedTotals = &totals
 		}
 	}
 }
@@ -45,39 +46,41 @@ func (b *Books) account(p *Period) {
 // statement, if that is surely the receiver's last one. For other series, outstanding reports are included at the
 // highest possible totals.
 func (b *Books) billedOf(p Period) map[metering.MeterID]elsewhere {
-	stated := func(s Series) bool { return s.Kind == StatementReport && b.here(s) }
-	all := b.billed(p, func(r *Reported) bool { return !r.Late && !stated(r.Series) })
+	isStatement := func(s Series) bool { return s.Kind == StatementReport && b.here(s) }
+	all := b.billed(p, func(r *Reported) bool { return !r.Late && !isStatement(r.Series) })
 	last := b.lastStatement(p, State.Taken)
 	for _, l := range last.Lines {
-		if l.Component() == UsageComponent && b.stands(last, p) {
-			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
-			e.add(&Reported{Taken: taken, Standing: taken}, Price{})
+		if l.Component() == UsageComponent && b.isLastSent(last, p) {
+			e, accepted := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
+			e.add(&Reported{Taken: accepted, Standing: accepted}, Price{})
 			all[l.MeterID] = e
 		}
 	}
 	return all
 }
 
-func (l *ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar {
+// totalsIn returns the units and the amount that are billed of the closed line. billed is a result of billedOf. The
+// amount includes only amounts in the line's currency.
+func (l *ClosedLine) totalsIn(billed map[metering.MeterID]elsewhere) billedTotals {
 	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
 	c.others = billed[l.MeterID]
-	so := billedSoFar{units: c.others.quantity}
+	totals := billedTotals{units: c.others.quantity}
 	for _, p := range c.money() {
-		so.amount = so.amount.Add(p.amount)
+		totals.amount = totals.amount.Add(p.amount)
 	}
-	return so
+	return totals
 }
 
-// soFar returns the billed units and amount of the closed line. While outcomes are unknown, the billed total lies
-// between least and most. soFar then returns the value in that range that is nearest to the line's total. Thus no
-// unknown outcome leads to a charge or a credit.
-func (l *ClosedLine) soFar(most, least map[metering.MeterID]elsewhere) billedSoFar {
-	from, to := l.billedIn(least), l.billedIn(most)
-	return billedSoFar{units: between(from.units, l.ownUnits(), to.units), amount: between(from.amount, l.Charge, to.amount)}
+// nearestTotals returns the billed units and amount of the closed line. While outcomes are unknown, the billed total
+// lies between the lowest and the highest possible total. nearestTotals then returns the value in that range that is
+// nearest to the line's total. Thus no unknown outcome leads to a charge or a credit.
+func (l *ClosedLine) nearestTotals(most, least map[metering.MeterID]elsewhere) billedTotals {
+	lowest, highest := l.totalsIn(least), l.totalsIn(most)
+	return billedTotals{units: clamp(lowest.units, l.ownUnits(), highest.units), amount: clamp(lowest.amount, l.Charge, highest.amount)}
 }
 
-// between returns d, limited to the range from least to most.
-func between(least, d, most metering.Decimal) metering.Decimal {
+// clamp returns d, limited to the range from least to most.
+func clamp(least, d, most metering.Decimal) metering.Decimal {
 	return smaller(larger(least, d), most)
 }
 
@@ -98,15 +101,15 @@ func (b *Books) atLeast() *Books {
 	return &least
 }
 
-// isAll reports whether so is the total of the closed line:
+// isFullyBilled reports whether the billed total equals the total of the closed line:
 //   - For a line that is billed in amounts, it compares the amounts, unless the connection uses statements.
 //   - For a line with a Scale, it compares the units, because they determine the charge.
 //   - For all other lines, it compares both.
-func (f *Facts) isAll(l *ClosedLine, so billedSoFar) bool {
+func (f *Facts) isFullyBilled(l *ClosedLine, billed billedTotals) bool {
 	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
-		return so.amount.Equal(l.Charge)
+		return billed.amount.Equal(l.Charge)
 	}
-	return so.units.Equal(l.ownUnits()) && (l.Scale != nil || so.amount.Equal(l.Charge))
+	return billed.units.Equal(l.ownUnits()) && (l.Scale != nil || billed.amount.Equal(l.Charge))
 }
 
 // reportedOn reports whether the unbilled part of a closed line is still reported with the line's own period. Callers
@@ -142,10 +145,10 @@ func (b *Books) isCarried(p Period, l *ClosedLine) bool {
 	if booked, known := b.bookedOf(l.MeterID, p.Start); known {
 		units, amount = booked.Units.Sub(l.ownUnits()).Sub(booked.OnlyReported), booked.Charge.Sub(l.Charge).Sub(booked.OnlyReportedCharge)
 	}
-	so, known := l.soFar(b.billedOf(p), b.atLeast().billedOf(p)), *l
-	known.so = &so
-	return isBeyond(carried.quantity, units, l.ownUnits().Sub(known.billedUnits())) ||
-		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(known.billedCharge()))
+	totals, billed := l.nearestTotals(b.billedOf(p), b.atLeast().billedOf(p)), *l
+	billed.billedTotals = &totals
+	return isBeyond(carried.quantity, units, l.ownUnits().Sub(billed.billedUnits())) ||
+		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(billed.billedCharge()))
 }
 
 // isBeyond reports whether later periods bill a part of lacking, the unbilled part of a closed line. carried is the
@@ -169,23 +172,24 @@ func (b *Books) awaitsInvoice(p Period) bool {
 	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
 }
 
-// hasFullStatement reports whether the receiver has accepted a statement with the totals of all closed lines that belong in it
-// (see stated). A statement is ignored if a restore may have lost a later one that arrived.
+// hasFullStatement reports whether the receiver has accepted a statement with the totals of all closed lines that
+// belong in it (see isUnreconciled). A statement is ignored if a restore may have lost a later one that arrived.
 func (b *Books) hasFullStatement(p Period) bool {
 	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State.Taken() && b.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
-			return b.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
+		return s.Period.Equal(p.Start) && s.State.Taken() && b.isLastSent(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
+			return b.isUnreconciled(l) && !slices.ContainsFunc(s.Lines, l.isStatedIn)
 		})
 	})
 }
 
-// stated reports whether the closed line belongs in the period's last statement: a provider bills the line, and no
-// final invoices were compared with it.
-func (b *Books) stated(l *ClosedLine) bool { return b.bills(l) && l.Reconciled == nil }
+// isUnreconciled reports whether a provider bills the closed line in the current mode, and no final invoices were
+// compared with it. Such a line belongs in the period's last statement.
+func (b *Books) isUnreconciled(l *ClosedLine) bool { return b.bills(l) && l.Reconciled == nil }
 
-func (l *ClosedLine) isSaidBy(said Line) bool {
-	return said.about(Line{MeterID: l.MeterID}) && said.Events == l.Events && said.PriceVersion == l.PriceVersion && said.Currency == l.Currency &&
-		said.Usage.Equal(l.Usage) && said.Charge.Equal(l.Charge)
+// isStatedIn reports whether a line of a statement has the totals of the closed line.
+func (l *ClosedLine) isStatedIn(line Line) bool {
+	return line.about(Line{MeterID: l.MeterID}) && line.Events == l.Events && line.PriceVersion == l.PriceVersion && line.Currency == l.Currency &&
+		line.Usage.Equal(l.Usage) && line.Charge.Equal(l.Charge)
 }
 
 // lastLines returns the lines of the next statement of a closed period. late holds the adjustments of the last accepted
@@ -196,13 +200,13 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		return nil, nil
 	}
 	billed, others := p.billedOf(period), p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
-	lacking := len(billed) == 0 || !p.lastStands(period)
+	lacking := len(billed) == 0 || !p.knowsLastSent(period)
 	for _, m := range p.Meters {
 		l := period.line(m.ID)
-		if l == nil || !p.stated(l) {
+		if l == nil || !p.isUnreconciled(l) {
 			continue
 		}
-		lacking = lacking || !p.isAll(l, l.billedIn(billed))
+		lacking = lacking || !p.isFullyBilled(l, l.totalsIn(billed))
 		c := closedCalculation(m, l)
 		c.closed, c.others = nil, others[m.ID]
 		p.addCarried(&c, period, l)
@@ -253,7 +257,7 @@ func (b *Books) isComplete(p Period) bool {
 		return false
 	}
 	return !containsAny(p.Closed, func(l *ClosedLine) bool {
-		return l.isOpen() && !(b.bills(l) && b.isAll(l, l.billedIn(billed)))
+		return l.isOpen() && !(b.bills(l) && b.isFullyBilled(l, l.totalsIn(billed)))
 	})
 }
 
@@ -268,7 +272,7 @@ func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
 // lacksStatement reports whether the receiver of statements may lack the statement of the closed period. A period
 // without charges needs a statement too. billed is the result of billedOf.
 func (b *Books) lacksStatement(p Period, billed map[metering.MeterID]elsewhere) bool {
-	return b.Connection.Statements && (len(billed) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated)
+	return b.Connection.Statements && (len(billed) == 0 || !b.knowsLastSent(p)) && containsAny(p.Closed, b.isUnreconciled)
 }
 
 // hasOpenReport reports whether a report of the period has an unknown outcome, or was accepted and not counted by a

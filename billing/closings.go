@@ -133,7 +133,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 		_, code := m.routeBy(rulesOnceRead)
 		l.Billed = m.isBilledHere() || code == ExcludedBeforeSubscription && p.leavesRest(period)
 	}
-	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
+	if charged := l.totalsIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return
 	}
 	if l.Billed, l.Trial = true, period.Subscription.Trial; l.Trial {

@@ -88,7 +88,7 @@ func (b *Books) isCharged(p Period) bool {
 	}
 	billed := b.billedOf(p)
 	return containsAny(p.Closed, func(l *ClosedLine) bool {
-		return b.stated(l) && !b.isCarried(p, l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
+		return b.isUnreconciled(l) && !b.isCarried(p, l) && l.Charge.Cmp(l.totalsIn(billed).amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 

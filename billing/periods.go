@@ -42,8 +42,8 @@ type ClosedLine struct {
 	Bills        metering.Bills // form of usage on the invoices, if the provider creates invoices
 	Trial        bool           // the provider charges neither the units nor late usage
 
-	Reconciled *Reconciliation // last comparison with final invoices; nil: none yet
-	so         *billedSoFar    // billed total, if it differs and nothing more is reported; else nil. Set by NewBooks
+	Reconciled   *Reconciliation // last comparison with final invoices; nil: none yet
+	billedTotals *billedTotals   // billed totals, if they differ and nothing more of the line is reported; else nil. Set by NewBooks
 
 	// Difference between the late usage before the last change of the meter's value property or filters and the usage
 	// of the same events under the new definition. It is added to the counted late usage, so that each late event

@@ -24,11 +24,11 @@ func (p *planner) forgotten(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
-// stands reports whether s, an accepted statement, is surely the last one of the closed period that the receiver has.
-// Without a restore after s, it is. After a restore, it is if the backup of the first restore after s settles the period:
-// the period was closed, and s was its last statement and had a known outcome. Otherwise a newer statement may have been
-// sent after that backup.
-func (f *Facts) stands(s Sent, p Period) bool {
+// isLastSent reports whether the receiver surely has no statement of the closed period that is newer than s, an accepted
+// statement. The result is true if no restore followed s. Otherwise it is true only if, in the backup of the first
+// restore after s, the period was closed and s was its last statement and had a known outcome. In all other cases, a newer
+// statement may have been sent after that backup.
+func (f *Facts) isLastSent(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
 	if i < 0 {
 		return true
@@ -38,12 +38,12 @@ func (f *Facts) stands(s Sent, p Period) bool {
 	return last.Number == s.Number && s.DecidedAt.Before(restored) && p.ClosedAt != nil && p.ClosedAt.Before(restored)
 }
 
-// lastStands reports whether the receiver's last statement of a closed period is known. Either the last accepted
-// statement stands, or there is none, and no restore can have lost one that arrived: no statement precedes a restore,
-// and the period was not open at one.
-func (f *Facts) lastStands(p Period) bool {
+// knowsLastSent reports whether the receiver's last statement of a closed period is known. This holds if isLastSent
+// returns true for the last accepted statement. Without an accepted statement, it holds if no restore can have lost one
+// that arrived: no statement precedes a restore, and the period was not open at one.
+func (f *Facts) knowsLastSent(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
-		return f.stands(last, p)
+		return f.isLastSent(last, p)
 	}
 	before := slices.ContainsFunc(f.Statements, func(s Sent) bool { return s.Period.Equal(p.Start) && s.Epoch < f.Epoch })
 	return !before && !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {

@@ -85,7 +85,7 @@ func isExcludedAs(code ExclusionCode) func(*position) bool {
 // isCompared reports whether nothing of the closed period can be reported: the provider does not bill the meter, or its
 // final invoices were compared with the reports.
 func (m *position) isCompared() bool {
-	return m.period.ClosedAt != nil && (m.closed == nil || !m.stated(m.closed))
+	return m.period.ClosedAt != nil && (m.closed == nil || !m.isUnreconciled(m.closed))
 }
 
 // isInOtherCurrency reports whether the position's amount cannot be on its invoice, because the currencies differ.

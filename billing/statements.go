@@ -134,7 +134,7 @@ func (s Statement) Totals() []Total {
 
 func (b *Books) openLines(period Period) (lines []StatementLine) {
 	for _, c := range b.shown(period) {
-		lines = append(lines, stated(c))
+		lines = append(lines, statementLineOf(c))
 	}
 	return lines
 }
@@ -145,7 +145,7 @@ func (b *Books) closedLines(period Period) (lines []StatementLine) {
 		if then == nil {
 			continue // the meter was created later, or did not feed the billing schedule in the period
 		}
-		l, late := stated(closedCalculation(m, then)), b.lateCalculation(period, m, then)
+		l, late := statementLineOf(closedCalculation(m, then)), b.lateCalculation(period, m, then)
 		l.Charge, l.Billed = then.Charge, b.bills(then)
 		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
 		lines = append(lines, l)
@@ -153,8 +153,8 @@ func (b *Books) closedLines(period Period) (lines []StatementLine) {
 	return lines
 }
 
-// stated returns the statement line of a calculation.
-func stated(c calculation) StatementLine {
+// statementLineOf returns the statement line of a calculation.
+func statementLineOf(c calculation) StatementLine {
 	return StatementLine{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.usage, Events: c.events, Charge: c.charge(), Currency: c.currency,
 		PriceVersion: c.price.Version, Source: c.source(), Price: c.theirs, Working: c.steps(),

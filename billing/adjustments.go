@@ -21,15 +21,16 @@ func openPeriod(periods []Period) (p Period, found bool) {
 	return periods[i], true
 }
 
-// adjustments returns the lines that target bills for closed periods. They contain late usage, and usage that was not
-// reported before the invoice of its period was final. Amounts already reported to other targets are deducted.
-// target.Window must be the target period: the oldest open period, or the period of the own invoice. Otherwise there
-// are no lines. repeated holds the lines already reported to target. A repeated line is returned even if its quantity
-// and amount are 0 now.
+// adjustments returns the lines with which a series of reports, the target, bills closed periods. The lines contain
+// late usage, and usage that was not reported before the invoice of its period was final. Amounts already reported to
+// other targets are deducted. target.Window must be the target period: the oldest open period, or the period of the own
+// invoice. Otherwise there are no lines. repeated holds the lines already reported to this target. Such a line is
+// returned even if its quantity and amount are 0 now.
 func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []Line {
 	return linesOf(b.lateCalculations(periods, target, repeated))
 }
 
+// lateCalculations returns the calculations of the lines that adjustments returns.
 func (b *Books) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	into, _ := openPeriod(periods)
 	if i := slices.IndexFunc(periods, func(p Period) bool { return p.Own() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
@@ -40,7 +41,7 @@ func (b *Books) lateCalculations(periods []Period, target Series, repeated []Lin
 	}
 	for _, closed := range periods {
 		if into.ClosedAt == nil || closed.Start.Before(into.Start) {
-			all = append(all, b.adjust(closed, target, repeated)...)
+			all = append(all, b.lateCalculationsOf(closed, target, repeated)...)
 		}
 	}
 	for i := range all {
@@ -87,22 +88,23 @@ func (b *Books) lateOf(closed Period) (all []calculation) {
 	return all
 }
 
-func (b *Books) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
+// lateCalculationsOf returns the part of lateCalculations that adjusts one closed period.
+func (b *Books) lateCalculationsOf(closed Period, target Series, repeated []Line) (all []calculation) {
 	late := b.lateOf(closed)
 	if len(late) == 0 {
 		return nil
 	}
-	elsewhere := func(r *Reported) bool { return r.Late && !r.sameTarget(target) }
-	most, least := b.billed(closed, elsewhere), b.atLeast().billed(closed, elsewhere)
+	toOther := func(r *Reported) bool { return r.Late && !r.sameTarget(target) }
+	most, least := b.billed(closed, toOther), b.atLeast().billed(closed, toOther)
 	for _, c := range late {
 		c.others = most[c.meter.ID]
-		b.leaveOnlyReported(&c)
-		so := Line{MeterID: c.meter.ID, Closed: closed.Start}
-		i := slices.IndexFunc(repeated, so.about)
+		b.excludeOnlyReported(&c)
+		reported := Line{MeterID: c.meter.ID, Closed: closed.Start}
+		i := slices.IndexFunc(repeated, reported.about)
 		if i >= 0 {
-			so = repeated[i]
+			reported = repeated[i]
 		}
-		c.leaveInDoubt(least[c.meter.ID], so)
+		c.limitUnknown(least[c.meter.ID], reported)
 		if !c.quantity().IsZero() || !c.amount().IsZero() || i >= 0 {
 			all = append(all, c)
 		}
@@ -110,16 +112,18 @@ func (b *Books) adjust(closed Period, target Series, repeated []Line) (all []cal
 	return all
 }
 
-// leaveInDoubt limits the effect of outstanding reports to other targets, which have billed between least and c.others.
-// so is the line already reported to this target. The calculation keeps the quantity and amount of so if they lie
-// between the results of the possible outcomes. Otherwise it takes the nearest result. Thus no unknown outcome leads to
-// a charge or a credit.
-func (c *calculation) leaveInDoubt(least elsewhere, so Line) {
+// limitUnknown limits the effect of outstanding reports to other targets. These targets have billed at least the totals
+// in least, and at most those in c.others. reported is the line already reported to this target. The calculation keeps
+// the quantity and the amount of this line if they lie between the results of the possible outcomes. Otherwise it takes
+// the nearest result. Thus no unknown outcome leads to a charge or a credit.
+func (c *calculation) limitUnknown(least elsewhere, reported Line) {
 	sure := *c
 	sure.others = least
 	quantity, amount := c.quantity(), c.amount()
 	more := elsewherePart{
-		quantity: quantity.Sub(clamp(quantity, so.Quantity, sure.quantity())), amount: amount.Sub(clamp(amount, so.Amount, sure.amount())), currency: c.currency,
+		quantity: quantity.Sub(clamp(quantity, reported.Quantity, sure.quantity())),
+		amount:   amount.Sub(clamp(amount, reported.Amount, sure.amount())),
+		currency: c.currency,
 	}
 	if more.quantity.IsZero() && more.amount.IsZero() {
 		return
@@ -168,8 +172,8 @@ func (f *Facts) late(closed Period, then *ClosedLine) (late Measured, standing *
 	return Measured{b.Units, b.Events, b.Dimensions}.Sub(Measured{then.Usage, then.Events, then.Dimensions}), &b
 }
 
-// CountLate returns the late usage of the line: the stored late usage or, before it is stored, the late usage of u with
-// LateDifference. u is the usage that the meter counts in the line's period.
+// CountLate returns the late usage of the line. This is the stored late usage or, before it is stored, the counted late
+// usage in u plus LateDifference. u must be the usage of the line's meter in the line's period.
 func (l *ClosedLine) CountLate(u Usage) Measured {
 	if l.LateEvents != nil {
 		return Measured{*l.LateUsage, *l.LateEvents, l.LateDimensions}
@@ -177,7 +181,7 @@ func (l *ClosedLine) CountLate(u Usage) Measured {
 	return Measured{u.Late, u.LateEvents, u.LateDimensions}.Add(l.LateDifference)
 }
 
-// lateTarget returns the series that bills late usage with the period target. The charges are on the subscription's
+// lateTarget returns the series that bills late usage with the target period. The charges are on the subscription's
 // next invoice or, without a subscription that accepts charges, on the period's own invoice. Without such a
 // subscription, takes is false unless the period's own invoice bills late usage.
 func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bool) {
@@ -192,10 +196,10 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 	return at, b.takesLate(periods, target)
 }
 
-// lateCharges plans the charges that the target period bills for late usage, one for each closed period and meter. If
-// the target period is billed in amounts, a report sets an invoice line to the whole charge. Otherwise, a report adds
-// the change of the charge to the next invoice. A charge that cannot be reported stays booked.
-func (p *planner) lateCharges(target Period) {
+// planLateCharges plans the charges that the target period bills for late usage, one for each closed period and meter.
+// If the target period is billed in amounts, a report sets an invoice line to the whole charge. Otherwise, a report
+// adds the change of the charge to the next invoice. A charge that cannot be reported stays booked.
+func (p *planner) planLateCharges(target Period) {
 	at, takes := p.lateTarget(p.periods, target)
 	if !takes {
 		return
@@ -240,7 +244,8 @@ func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r R
 	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 }
 
-// excludedCharge returns the reason for which the target period cannot bill a charge for late usage.
+// excludedCharge returns the reason why the target period cannot bill a charge for late usage. The code of the reason
+// is "" if the period can bill the charge.
 func (p *planner) excludedCharge(r Report, s *Reported, target Period) ExclusionReason {
 	switch {
 	case !r.Destination.takes():
@@ -255,22 +260,22 @@ func (p *planner) excludedCharge(r Report, s *Reported, target Period) Exclusion
 // series is empty for an adjustment that was not reported yet. Meters that an operator excludes are skipped.
 func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	var known []*Reported
-	var about []Line
+	var lines []Line
 	for n := range p.Reported {
 		r := &p.Reported[n]
 		if !r.Late || !r.sameTarget(at) {
 			continue
 		}
-		so := Line{MeterID: r.MeterID, Closed: r.Period, Quantity: r.Taken.Value, Amount: r.Taken.Amount}
+		reported := Line{MeterID: r.MeterID, Closed: r.Period, Quantity: r.Taken.Value, Amount: r.Taken.Amount}
 		if at.Counting == Adds {
-			so.Amount = r.Taken.Added
+			reported.Amount = r.Taken.Added
 		}
-		known, about = append(known, r), append(about, so)
+		known, lines = append(known, r), append(lines, reported)
 	}
 	return func(yield func(Line, *Reported) bool) {
-		for _, l := range p.adjustments(p.periods, at, about) {
+		for _, l := range p.adjustments(p.periods, at, lines) {
 			s := &Reported{}
-			if i := slices.IndexFunc(about, l.about); i >= 0 {
+			if i := slices.IndexFunc(lines, l.about); i >= 0 {
 				s = known[i]
 			}
 			if !slices.Contains(p.excludedMeters, l.MeterID) && !yield(l, s) {
@@ -317,10 +322,10 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 // Adjustments returns the adjustments of closed periods that the oldest open period bills, as of Now. Amounts that
 // other target periods bill are not included. Adjustments in a currency that the period's invoice excludes are
 // included. There are none without a provider or without an open period.
-func (b *Books) Adjustments() []Line { return linesOf(b.carried()) }
+func (b *Books) Adjustments() []Line { return linesOf(b.pendingAdjustments()) }
 
-// carried returns the calculations of Adjustments.
-func (b *Books) carried() []calculation {
+// pendingAdjustments returns the calculations of Adjustments.
+func (b *Books) pendingAdjustments() []calculation {
 	if b.Connection == nil {
 		return nil // without a provider nothing is billed
 	}
@@ -358,8 +363,8 @@ func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 	return own, at, false
 }
 
-// excludedLate returns the reason for which late usage in the currency is not charged with the open period, or "" if it
-// is charged. open is the oldest open period, which may already be in its grace.
+// excludedLate returns the reason why late usage in the currency is not charged with the oldest open period, or "" if
+// it is charged. That period may already be in its grace.
 func (b *Books) excludedLate(currency string, open Period) ExclusionCode {
 	target := ""
 	if open.Own() && !b.subscribed() {
@@ -380,25 +385,25 @@ type Adjustment struct {
 	Working   []Step // breakdown of Amount; one step per series if the target period bills no further adjustments
 }
 
-// carriedBy returns the adjustments that the period bills. If the period is closed and bills no further adjustments,
-// they are those that were reported with it.
-func (b *Books) carriedBy(period Period) (all []Adjustment) {
+// billedAdjustments returns the adjustments that the period bills. If the period is closed and bills no further
+// adjustments, they are those that were reported with it.
+func (b *Books) billedAdjustments(period Period) (all []Adjustment) {
 	periods := ExpectedPeriods(b.Facts)
 	open, found := openPeriod(periods)
 	own, at, takes := b.lateOwn(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
-		return carriedAs(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, OwnInvoice, own) })
+		return asAdjustments(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, OwnInvoice, own) })
 	case period.ClosedAt != nil:
-		return b.carriedThen(period)
+		return b.reportedAdjustments(period)
 	case found && open.Start.Equal(period.Start):
-		return carriedAs(b.carried(), func(currency string) ExclusionCode { return b.excludedLate(currency, open) })
+		return asAdjustments(b.pendingAdjustments(), func(currency string) ExclusionCode { return b.excludedLate(currency, open) })
 	}
 	return nil
 }
 
-// carriedAs returns the adjustments of the calculations, except those in an excluded currency.
-func carriedAs(late []calculation, excluded func(currency string) ExclusionCode) (all []Adjustment) {
+// asAdjustments returns the adjustments of the calculations, except those in an excluded currency.
+func asAdjustments(late []calculation, excluded func(currency string) ExclusionCode) (all []Adjustment) {
 	for _, c := range late {
 		if excluded(c.currency) == "" {
 			all = append(all, Adjustment{
@@ -410,8 +415,8 @@ func carriedAs(late []calculation, excluded func(currency string) ExclusionCode)
 	return all
 }
 
-// carriedThen returns the adjustments that were reported with target, a closed period, while it was the target period.
-func (b *Books) carriedThen(target Period) (all []Adjustment) {
+// reportedAdjustments returns the adjustments that were reported with a closed period while it was the target period.
+func (b *Books) reportedAdjustments(target Period) (all []Adjustment) {
 	for _, closed := range b.Stored {
 		reported := b.billed(closed, func(r *Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
 		for _, m := range b.Meters {

@@ -80,9 +80,9 @@ func (f *Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, kno
 	return f.Booked[i], true
 }
 
-// leaveOnlyReported excludes the part from the late calculation that is only reported: bookings that are not billed,
-// and late usage that is not booked yet and that the late policy does not bill.
-func (f *Facts) leaveOnlyReported(c *calculation) {
+// excludeOnlyReported excludes from the late calculation the part that is only reported: bookings that are not billed,
+// and unbooked late usage that the late policy does not bill.
+func (f *Facts) excludeOnlyReported(c *calculation) {
 	booked, rest := f.booked(c), f.booking(c)
 	c.late.onlyReported, c.late.onlyReportedCharge = booked.OnlyReported, booked.OnlyReportedCharge
 	if !rest.Billed {

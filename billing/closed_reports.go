@@ -228,7 +228,7 @@ func adjustmentsIn(lines []Line) []Line {
 func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
-	p.leaveOnlyReported(&late)
+	p.excludeOnlyReported(&late)
 	units := late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported)
 	amount := late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge)
 	units, amount = notNegative(carried.quantity.Sub(notNegative(units))), notNegative(carried.amounts[l.Currency].Sub(notNegative(amount)))

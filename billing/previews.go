@@ -57,7 +57,7 @@ func (b *Books) Preview() (lines []PreviewLine) {
 		lines = append(lines, l)
 	}
 	open, _ := openPeriod(ExpectedPeriods(b.Facts))
-	for _, c := range b.carried() {
+	for _, c := range b.pendingAdjustments() {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Source: c.source(), Price: l.Price,

@@ -379,7 +379,7 @@ func (p *planner) reportPeriod(period Period) {
 	for _, m := range p.positionsOf(period) {
 		m.planReports()
 	}
-	p.lateCharges(period)
+	p.planLateCharges(period)
 	p.planFinalization(period)
 }
 

@@ -78,7 +78,7 @@ func (b *Books) StatementOf(period Period) Statement {
 	if i := slices.IndexFunc(b.Stored, func(p Period) bool { return p.ClosedAt != nil && p.Start.Equal(period.Start) }); i >= 0 {
 		period = b.Stored[i]
 	}
-	s := Statement{Period: period, State: period.stateAt(b.Now), ClosesAt: period.Deadline(b.Settings.Grace), Adjustments: b.carriedBy(period)}
+	s := Statement{Period: period, State: period.stateAt(b.Now), ClosesAt: period.Deadline(b.Settings.Grace), Adjustments: b.billedAdjustments(period)}
 	if period.ClosedAt == nil {
 		s.Lines = b.openLines(period)
 	} else {

@@ -193,7 +193,7 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 		return at, true
 	}
 	at.Target = OwnInvoice
-	return at, b.takesLate(periods, target)
+	return at, b.billsLateOnOwn(periods, target)
 }
 
 // planLateCharges plans the charges that the target period bills for late usage, one for each closed period and meter.

@@ -23,9 +23,9 @@ func (c Connection) billsAt(start time.Time) metering.Bills {
 	return bills
 }
 
-// bill records whether an open period is billed in quantities or in amounts, if the provider creates invoices. A
+// setBills records whether an open period is billed in quantities or in amounts, if the provider creates invoices. A
 // recorded value stays, even if the tenant changes the setting.
-func (p *Period) bill(c *Connection) {
+func (p *Period) setBills(c *Connection) {
 	if p.ClosedAt == nil && p.Bills == "" && c != nil && c.Invoices {
 		p.Bills = c.billsAt(p.Start)
 	}

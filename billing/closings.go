@@ -131,7 +131,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
 	if m != nil && m.destination.Excluded.Code != ExcludedNotRead {
 		_, code := m.routeBy(rulesOnceRead)
-		l.Billed = m.isBilledHere() || code == ExcludedBeforeSubscription && p.leavesRest(period)
+		l.Billed = m.isBilledHere() || code == ExcludedBeforeSubscription && p.rollsForward(period)
 	}
 	if charged := l.totalsIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return

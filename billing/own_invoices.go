@@ -18,10 +18,10 @@ const OwnInvoice = "own_invoice"
 // Own reports whether the period is billed with an own invoice.
 func (p Period) Own() bool { return p.Subscription.ID == OwnInvoice }
 
-// own marks an open period for an own invoice if the period is billed in amounts, the customer has no subscription at
-// the provider, and a meter can be charged. The period keeps its own invoice unless a subscription's period overlaps
+// markOwn marks an open period for an own invoice if the period is billed in amounts, the customer has no subscription
+// at the provider, and a meter can be charged. The period keeps its own invoice unless a subscription's period overlaps
 // it.
-func (p *Period) own(f *Facts) {
+func (p *Period) markOwn(f *Facts) {
 	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
 		return
 	}
@@ -31,9 +31,9 @@ func (p *Period) own(f *Facts) {
 	}
 }
 
-// leavesRest reports whether the unbilled part of a period of an ended subscription rolls forward: onto the invoice
+// rollsForward reports whether the unbilled part of a period of an ended subscription rolls forward: onto the invoice
 // of the next subscription, or onto an own invoice.
-func (f *Facts) leavesRest(p Period) bool {
+func (f *Facts) rollsForward(p Period) bool {
 	return p.Subscription.ID != "" && !(f.subscribed() && p.Intersect(p.Subscription.Range).Empty())
 }
 
@@ -65,10 +65,10 @@ func (f *Facts) isOwnLine(s Series, p Period) bool {
 	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
 }
 
-// hasLines reports whether a line of the series that is selects has an amount other than 0.
-func (f *Facts) hasLines(p Period, is func(Series, Period) bool) bool {
+// hasLines reports whether a series that matches the predicate may have a line with an amount other than 0.
+func (f *Facts) hasLines(p Period, matches func(Series, Period) bool) bool {
 	return containsAny(f.Reported, func(r *Reported) bool {
-		return is(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
+		return matches(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
 	})
 }
 
@@ -101,11 +101,11 @@ func (b *Books) lateOnOwn(p Period) []Line {
 	return b.adjustments(b.Stored, at, nil)
 }
 
-// takesLate reports whether the own invoice of target bills late usage of earlier periods. It does if target is the
-// latest closed, incomplete period with an own invoice that is neither final nor being finalized.
-func (b *Books) takesLate(periods []Period, target Period) bool {
-	takes := func(p Period) bool { return p.Own() && p.pending() && !b.finalizes(p) }
-	return takes(target) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(target.Start) && takes(p) })
+// billsLateOnOwn reports whether the period's own invoice bills late usage of earlier periods. It does if the period is
+// the latest closed, incomplete period with an own invoice that is neither final nor being finalized.
+func (b *Books) billsLateOnOwn(periods []Period, period Period) bool {
+	canBill := func(p Period) bool { return p.Own() && p.pending() && !b.finalizes(p) }
+	return canBill(period) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(period.Start) && canBill(p) })
 }
 
 // ownCurrency returns the currency of the period's own invoice: that of all charges other than 0 or, if there are

@@ -76,7 +76,7 @@ func (p PeriodPlace) Before(o PeriodPlace) bool { return p.Compare(o) < 0 }
 // Deadline returns the instant at which the period is due to close: its end plus the tenant's grace.
 func (p Period) Deadline(grace time.Duration) time.Time { return p.End.Add(grace) }
 
-// CalendarPeriod returns the calendar month of the time zone in which t lies.
+// CalendarPeriod returns the calendar month that contains t, in the time zone.
 func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
 	return metering.WindowOf(t, metering.Month, timezone)
 }
@@ -95,9 +95,9 @@ func Periods(f Facts) []Period {
 	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
 	for i := range periods {
 		periods[i].Stream = f.Stream
-		periods[i].subscribe(&f)
-		periods[i].bill(f.Connection)
-		periods[i].own(&f)
+		periods[i].setSubscription(&f)
+		periods[i].setBills(f.Connection)
+		periods[i].markOwn(&f)
 	}
 	return periods
 }
@@ -112,11 +112,11 @@ func ExpectedPeriods(f Facts) []Period {
 	return periods
 }
 
-// CurrentPeriod returns the billing period that Now lies in. Before the first period begins, it returns the calendar
+// CurrentPeriod returns the billing period that contains Now. Before the first period begins, it returns the calendar
 // month.
 func CurrentPeriod(f Facts) metering.Range { return expectedAt(f, f.Now) }
 
-// expectedAt returns the billing period that an instant lies in. Outside of all billing periods, it returns the
+// expectedAt returns the billing period that contains an instant. Outside of all billing periods, it returns the
 // calendar month.
 func expectedAt(f Facts, at time.Time) metering.Range {
 	for _, p := range ExpectedPeriods(f) {
@@ -127,8 +127,9 @@ func expectedAt(f Facts, at time.Time) metering.Range {
 	return CalendarPeriod(at, f.Settings.Timezone)
 }
 
-// PeriodOfMeter returns the billing period that an instant lies in, of the billing schedule to which the meter belongs
-// now. streams holds the facts of all billing schedules of a customer.
+// PeriodOfMeter returns the billing period that contains an instant, in the billing schedule to which the meter belongs
+// now. Outside of all billing periods, it returns the calendar month. If no schedule has the meter now, it uses the
+// first one. streams holds the facts of all billing schedules of a customer.
 func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) metering.Range {
 	for _, f := range streams {
 		if f.feeds(meter) {
@@ -138,9 +139,10 @@ func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) meteri
 	return expectedAt(streams[0], at)
 }
 
-// PriceStart returns the time from which a change of the customer's price of a meter applies by default. It is the start
-// of the next period of the billing schedule to which the meter belongs now. If the customer was created in the current
-// period, it is the start of the current period. schedules holds the facts of all billing schedules of the customer.
+// PriceStart returns the time from which a change of the customer's price of a meter applies by default. It is the
+// start of the next period of the billing schedule to which the meter belongs now. If the customer was created in the
+// current period, it is the start of the current period. schedules holds the facts of all billing schedules of the
+// customer.
 func PriceStart(schedules []Facts, meter metering.MeterID) time.Time {
 	return nextStart(schedules, PeriodOfMeter(schedules, meter, schedules[0].Now))
 }
@@ -174,9 +176,10 @@ func (f *Facts) current() metering.Range {
 	return f.Side.Period
 }
 
-// subscribe records the customer's subscription and its prices in an open period. If the period lies in an earlier
-// period of the subscription, subscribe only adds prices that are missing.
-func (p *Period) subscribe(f *Facts) {
+// setSubscription records the customer's subscription and its prices in an open period. If the period does not overlap
+// the subscription's current period, it only adds missing prices, and only if the period already records the
+// subscription.
+func (p *Period) setSubscription(f *Facts) {
 	if p.ClosedAt != nil || !f.subscribed() {
 		return
 	}
@@ -232,7 +235,8 @@ func (f *Facts) headOpenUntil() *time.Time {
 	return until
 }
 
-// extend returns the periods from start to the one that Now lies in.
+// extend returns the periods from start to the one that contains Now. It returns none if start is after Now. With a
+// subscription, it returns no period after the current one.
 func (f *Facts) extend(start time.Time) []metering.Range {
 	if start.After(f.Now) {
 		return nil
@@ -277,8 +281,9 @@ func FirstPeriod(c Customer, grace time.Duration, timezone *time.Location) meter
 	return first
 }
 
-// ExtendPeriods returns the periods from first to the one that now lies in. Each further period begins when the
-// previous one ends, and ends with that calendar month in the time zone. There are none if first begins after now.
+// ExtendPeriods returns the first period and the following ones, up to the period that contains now. Each following
+// period begins when the previous one ends, and ends with that calendar month in the time zone. There are none if first
+// begins after now.
 func ExtendPeriods(first metering.Range, now time.Time, timezone *time.Location) []metering.Range {
 	var periods []metering.Range
 	for next := first; !next.Start.After(now); next = (metering.Range{Start: next.End, End: CalendarPeriod(next.End, timezone).End}) {
@@ -287,9 +292,10 @@ func ExtendPeriods(first metering.Range, now time.Time, timezone *time.Location)
 	return periods
 }
 
-// FollowSubscription returns the periods of a customer with a subscription, from start to the one that now lies in.
-// These are calendar months until current begins, which cuts the last of them. The period in current ends with current.
-// Later periods are missing, because the provider has not determined them.
+// FollowSubscription returns the periods of a customer with a subscription, from start to the period that contains now.
+// Before the subscription's current period, these are calendar months, and the start of the current period cuts the
+// last one. A period that begins in the current period ends with it. Later periods are missing, because the provider
+// has not determined them.
 func FollowSubscription(start, now time.Time, current metering.Range, timezone *time.Location) []metering.Range {
 	var periods []metering.Range
 	for !start.After(now) && start.Before(current.End) {
@@ -303,8 +309,8 @@ func FollowSubscription(start, now time.Time, current metering.Range, timezone *
 	return periods
 }
 
-// AfterSubscription returns the expected period that now lies in, if the last known period of the subscription ended at
-// end. It assumes periods of one month until the provider determines the next period.
+// AfterSubscription returns the expected period that contains now, if the last known period of the subscription ended
+// at end. It assumes periods of one month until the provider determines the next period.
 func AfterSubscription(end, now time.Time) metering.Range {
 	months := 1
 	for !addMonths(end, months).After(now) {
@@ -313,8 +319,8 @@ func AfterSubscription(end, now time.Time) metering.Range {
 	return metering.Range{Start: addMonths(end, months-1), End: addMonths(end, months)}
 }
 
-// addMonths returns the instant that is months after at. In a month without that day, it is on the last day, as at
-// Stripe: https://docs.stripe.com/billing/subscriptions/billing-cycle
+// addMonths returns the instant a number of months later. If that month lacks the day, the instant is on the month's
+// last day, as at Stripe: https://docs.stripe.com/billing/subscriptions/billing-cycle
 func addMonths(at time.Time, months int) time.Time {
 	first := at.AddDate(0, months, 1-at.Day())
 	last := first.AddDate(0, 1, -1)

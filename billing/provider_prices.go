@@ -153,7 +153,7 @@ func (l Linked) billsAmounts(m metering.Meter) bool {
 			f.Side = &l.Side
 		}
 		period := f.running()
-		period.bill(f.Connection) // running can return a period that is only expected
+		period.setBills(f.Connection) // running can return a period that is only expected
 		return period.Bills == metering.BillsAmounts
 	}
 	return false

@@ -148,7 +148,7 @@ type regrouping struct {
 }
 
 // streamFor returns the number of the billing schedule for a subscription. It reuses a schedule that no longer has a
-// subscription and contains a meter that side can bill. Otherwise it adds a schedule.
+// subscription and contains a meter that the new subscription can bill. Otherwise it adds a schedule.
 func (g *regrouping) streamFor(side Side) int {
 	n := slices.IndexFunc(g.streams, func(f Facts) bool {
 		return f.Stream > 0 && !f.subscribed() && slices.ContainsFunc(side.Destinations, func(d Destination) bool {
@@ -184,11 +184,11 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 	if to < 0 {
 		return feed, false
 	}
-	return Feed{meter, to, g.from(meter, last, g.streams[to])}, true
+	return Feed{meter, to, g.moveTime(meter, last, g.streams[to])}, true
 }
 
-// from returns the instant at which the meter moves to the billing schedule to. It is the earliest instant that is not
-// before any of these:
+// moveTime returns the instant at which the meter moves to the new billing schedule. This is the earliest instant that
+// is not before any of these:
 //   - the start of the meter's last Feed, and BillingStartsAt
 //   - the start of the current subscription period, and of the first stored period, of the new schedule
 //   - the ends of all closed periods of both schedules
@@ -196,14 +196,14 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 //   - the ends of the periods in which the meter belonged to the new schedule before
 //
 // So closed or reported usage never changes its schedule, and no usage is without one.
-func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time {
+func (g *regrouping) moveTime(meter metering.MeterID, last Feed, next Facts) time.Time {
 	from := last.From
 	notBefore := func(t time.Time) {
 		if t.After(from) {
 			from = t
 		}
 	}
-	notBefore(to.current().Start)
+	notBefore(next.current().Start)
 	if starts := g.main.Customer.BillingStartsAt; starts != nil {
 		notBefore(*starts)
 	}
@@ -212,11 +212,11 @@ func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time
 			notBefore(p.End)
 		}
 	}
-	for i, p := range to.Stored {
+	for i, p := range next.Stored {
 		if i == 0 {
 			notBefore(p.Start)
 		}
-		if p.ClosedAt != nil || len(to.Feeds) > 0 && !to.fed(meter, p.Range).Empty() {
+		if p.ClosedAt != nil || len(next.Feeds) > 0 && !next.fed(meter, p.Range).Empty() {
 			notBefore(p.End)
 		}
 	}

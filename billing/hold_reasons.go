@@ -90,7 +90,7 @@ func (f HoldFacts) changed(held bool) HoldCode {
 // linesChanged reports whether a user changed, added or removed a line that does not bill metered usage. A report may
 // add a line or set a line to another amount. disagreements compares such amounts with the reports.
 func (f HoldFacts) linesChanged() bool {
-	changed := func(was DraftLine) bool { return !was.Metered && !slices.ContainsFunc(f.Draft.Lines, was.remains) }
+	changed := func(was DraftLine) bool { return !was.Metered && !slices.ContainsFunc(f.Draft.Lines, was.isUnchangedIn) }
 	added := func(l DraftLine) bool {
 		known := func(o DraftLine) bool { return o.ID == l.ID }
 		return !l.Metered && l.ReportID == nil && !slices.ContainsFunc(f.Before.Lines, known)
@@ -98,10 +98,11 @@ func (f HoldFacts) linesChanged() bool {
 	return slices.ContainsFunc(f.Before.Lines, changed) || slices.ContainsFunc(f.Draft.Lines, added)
 }
 
-// remains reports whether a later draft's line o is the line l, and no user changed it.
-func (l DraftLine) remains(o DraftLine) bool {
-	ours := l.ReportID != nil && o.ReportID != nil
-	return o.ID == l.ID && !o.Metered && (ours || o.Price == l.Price && o.Quantity.Equal(l.Quantity) && o.Amount.Equal(l.Amount))
+// isUnchangedIn reports whether a line of a later draft is the same line, and no user changed it. If reports set the
+// line in both drafts, its price, quantity and amount may differ.
+func (l DraftLine) isUnchangedIn(later DraftLine) bool {
+	ours := l.ReportID != nil && later.ReportID != nil
+	return later.ID == l.ID && !later.Metered && (ours || later.Price == l.Price && later.Quantity.Equal(l.Quantity) && later.Amount.Equal(l.Amount))
 }
 
 // usageLine identifies the metered lines of a subscription item at one price.
@@ -141,16 +142,16 @@ func (f HoldFacts) usageChanged() bool {
 			if !is.amount.Equal(was.amount) {
 				return true
 			}
-		case !f.between(is, was.quantity):
+		case !f.isWithinCount(is, was.quantity):
 			return true
 		}
 	}
 	return false
 }
 
-// between reports whether the line's units lie between the previous units and the provider's present count. It
+// isWithinCount reports whether the line's units lie between the previous units and the provider's present count. It
 // returns true if the count is unknown: the meter is not ours, or the counts were not read.
-func (f HoldFacts) between(is usageLines, was metering.Decimal) bool {
+func (f HoldFacts) isWithinCount(is usageLines, was metering.Decimal) bool {
 	counted, known := metering.Decimal{}, false
 	for _, p := range f.Places {
 		if p.MeterID == is.meter {
@@ -190,13 +191,13 @@ func (f HoldFacts) missing() (all []HoldReason) {
 func (f HoldFacts) disagreements() []HoldReason {
 	all := f.missingLines()
 	for _, e := range f.Sync.Excluded {
-		if (f.Draft.bills(e.MeterID) || f.sets(e.MeterID)) && !slices.Contains(afterTheBorder, e.Code) {
+		if (f.Draft.bills(e.MeterID) || f.isSet(e.MeterID)) && !slices.Contains(expectedAfterEnd, e.Code) {
 			all = append(all, HoldReason{Code: HoldExcluded, MeterID: e.MeterID})
 		}
 	}
 	for i, l := range f.Draft.Lines {
-		told := slices.ContainsFunc(f.Draft.Lines[:i], func(o DraftLine) bool { return o.MeterID == l.MeterID })
-		if l.Metered && l.UnitPrice != nil && !told && f.otherPrice(l) {
+		repeated := slices.ContainsFunc(f.Draft.Lines[:i], func(o DraftLine) bool { return o.MeterID == l.MeterID })
+		if l.Metered && l.UnitPrice != nil && !repeated && f.otherPrice(l) {
 			all = append(all, HoldReason{Code: HoldPriceDiffers, MeterID: l.MeterID, Theirs: l.UnitPrice})
 		}
 		if l.ReportID != nil {
@@ -214,16 +215,16 @@ func (f HoldFacts) missingLines() (all []HoldReason) {
 		}
 	}
 	for _, l := range f.Lines {
-		if !l.Amount.IsZero() && !f.Draft.has(l.ReportID) {
+		if !l.Amount.IsZero() && !f.Draft.hasLineOf(l.ReportID) {
 			all = append(all, HoldReason{Code: HoldNoLine, MeterID: l.MeterID, Ours: &l.Amount})
 		}
 	}
 	return all
 }
 
-// afterTheBorder lists the reasons for which a meter is no longer reported after the end of its period. They are
-// expected, so they are no disagreement.
-var afterTheBorder = []ExclusionCode{
+// expectedAfterEnd lists the reasons why a meter is no longer reported after the end of its period. These reasons are
+// expected. Therefore, they are no disagreement.
+var expectedAfterEnd = []ExclusionCode{
 	ExcludedPeriodOver, ExcludedNoWindow, ExcludedInvoiceFinal, ExcludedBeforeSubscription, ExcludedLateCurrency, ExcludedLineFinal, ExcludedNoInvoiceLine, ExcludedTooManyLines,
 }
 
@@ -231,17 +232,18 @@ func (d Draft) bills(meter metering.MeterID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.MeterID == meter })
 }
 
-// has reports whether a line of the draft was last set by the report.
-func (d Draft) has(report uuid.UUID) bool {
+// hasLineOf reports whether a line of the draft was last set by the report.
+func (d Draft) hasLineOf(report uuid.UUID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.ReportID != nil && *l.ReportID == report })
 }
 
-func (f HoldFacts) sets(meter metering.MeterID) bool {
+// isSet reports whether reports set an invoice line of the meter.
+func (f HoldFacts) isSet(meter metering.MeterID) bool {
 	return slices.ContainsFunc(f.Lines, func(l HeldLine) bool { return l.MeterID == meter })
 }
 
-// TermsIn returns our price terms by meter, for the stored periods that overlap the invoice's period. It omits meters
-// without a price.
+// TermsIn returns our price terms by meter, for the stored periods that overlap the invoice's period. If a meter has a
+// price in several of them, its terms are those of the last one. TermsIn omits meters without a price.
 func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 	all := make(map[metering.MeterID]*Terms)
 	for _, p := range f.Stored {

@@ -146,7 +146,7 @@ func (p Period) hasNoOwnLine() bool { return p.Own() && p.pending() && !p.Subscr
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.
 func (b *Books) awaitsLine(s *Reported) bool {
-	return b.isOnItsWay(s) || s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
+	return b.awaitsOutcome(s) || s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
 }
 
 // isBilledIn reports whether the final invoices belong to the period's subscription and bill a part of the period.

@@ -17,7 +17,7 @@ func NewBooks(f Facts) *Books {
 	b.Reported, b.Beside, b.Stored = slices.Clone(f.Reported), slices.Clone(f.Beside), slices.Clone(f.Stored)
 	b.rejectWithdrawn()
 	invoices := b.shareInvoices()
-	for b.resolve() { // the outcome of one report can show the outcome of another
+	for b.resolveReports() { // the outcome of one report can show the outcome of another
 		invoices = b.shareInvoices()
 	}
 	for n := range b.Stored {

@@ -80,16 +80,18 @@ func (f *Facts) follower(subscription string) (stream int) {
 	return stream
 }
 
-// answersFor reports whether unreported units of a meter on an invoice belong to this billing schedule: it follows
-// the subscription, or the meter did not feed the schedule that does.
+// answersFor reports whether unreported units of a meter on an invoice belong to this billing schedule. They do if this
+// schedule is the subscription's, or if the meter did not belong to the subscription's schedule in the invoice's
+// period.
 func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 	follower := *f
 	follower.Stream = f.follower(i.Subscription)
 	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
 }
 
-// concerns reports whether a subscription's invoices may bill usage of this billing schedule. The schedule follows or
-// followed the subscription, or its usage was reported to the subscription.
+// concerns reports whether an invoice's subscription may bill usage of this billing schedule. This is so if the
+// schedule is the subscription's, if a stored period has the subscription, or if usage was reported to the
+// subscription.
 func (f *Facts) concerns(i Invoice) bool {
 	return f.follower(i.Subscription) == f.Stream ||
 		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
@@ -111,15 +113,15 @@ func (i Invoice) samePeriod(o Invoice) bool {
 	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)
 }
 
-// isIn reports whether an invoice bills the period of last, which is the period's last invoice. If the end of a
-// subscription cut its period short, invoices that name a later part of the period are included.
+// isIn reports whether an invoice bills the subscription period of a given last invoice. If the end of a subscription
+// cut its period short, invoices that name a later part of the period are included.
 func (i Invoice) isIn(last Invoice) bool {
 	cut := last.Ended && i.Connection == last.Connection && i.Subscription == last.Subscription && i.Period.Start.After(last.Period.Start)
 	return cut || i.samePeriod(last)
 }
 
-// coversMeter reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill it.
-// The first case that applies decides:
+// coversMeter reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill
+// it. The first case that applies decides:
 //   - true: i names the meter, or i is the end of a subscription.
 //   - false: the invoices of an overlapping subscription name the meter in that range, and cover every report of the
 //     meter that i covers.
@@ -127,7 +129,7 @@ func (i Invoice) isIn(last Invoice) bool {
 //     period is not final. Its invoices would cover every report of the meter that i covers.
 //   - true: all other cases.
 func (f *Facts) coversMeter(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
-	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, the method says decides
+	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, showsBilled decides
 		return true
 	}
 	named := func(o invoiced) bool {
@@ -145,7 +147,8 @@ func (f *Facts) coversMeter(i invoiced, meter metering.MeterID, of metering.Rang
 	})
 }
 
-// replaces reports whether an overlapping invoice o of another subscription covers every report of the meter that i covers.
+// replaces reports whether an overlapping invoice o of another subscription covers every report of the meter that i
+// covers.
 func (f *Facts) replaces(o, i Invoice, meter metering.MeterID) bool {
 	beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
 	return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i, r) && !f.isOn(o, r) })
@@ -160,10 +163,10 @@ func (f *Facts) isOn(i Invoice, r *Reported) bool {
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
 }
 
-// says reports whether an invoice shows how much of the series is billed. The end of a subscription shows this only
-// for a series that was reported to that subscription. If the series records no subscription, it must not lie in the
-// period of another subscription at the connection.
-func (f *Facts) says(i Invoice, r *Reported) bool {
+// showsBilled reports whether an invoice shows how much of the series is billed. The end of a subscription shows this
+// only for a series that was reported to that subscription. If the series records no subscription, it must not lie in
+// the period of another subscription at the connection.
+func (f *Facts) showsBilled(i Invoice, r *Reported) bool {
 	if i.Ended && r.To.Subscription != "" {
 		return f.isOn(i, r) && r.To.Subscription == i.Subscription
 	}
@@ -191,7 +194,7 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var taken metering.Decimal
 	units, void := of.units[meter], of.Void
 	for r := range b.quantities() {
-		if r.MeterID != meter || !b.says(of.Invoice, r) {
+		if r.MeterID != meter || !b.showsBilled(of.Invoice, r) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)

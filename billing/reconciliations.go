@@ -69,7 +69,7 @@ type Reconciliation struct {
 // rejectWithdrawn treats unsent reports to a previous subscription as rejected, because the plan withdraws them.
 func (b *Books) rejectWithdrawn() {
 	for _, o := range b.Open {
-		if !b.leavesSubscription(o) {
+		if !b.isForPreviousSubscription(o) {
 			continue
 		}
 		for i := range b.Reported {
@@ -80,11 +80,11 @@ func (b *Books) rejectWithdrawn() {
 	}
 }
 
-// leavesSubscription reports whether a quantity report was never sent, and was made for a subscription that the
-// customer no longer has. That subscription's last invoice may be final, unknown to Odometer, and would then not bill
-// the quantity. The result is false for a report from before a restore, because it may have been sent after the
-// backup.
-func (f *Facts) leavesSubscription(o Open) bool {
+// isForPreviousSubscription reports whether a quantity report to the current connection was never sent, and was made
+// for a subscription that the customer no longer has. That subscription's last invoice may be final, unknown to
+// Odometer, and would then not bill the quantity. The result is false for a report from before a restore, because it
+// may have been sent after the backup. It is also false before the customer's state at the provider is read.
+func (f *Facts) isForPreviousSubscription(o Open) bool {
 	if o.State != Planned || !f.connectedTo(o.Connection) || f.Side == nil || o.Epoch < f.Epoch {
 		return false
 	}
@@ -93,7 +93,8 @@ func (f *Facts) leavesSubscription(o Open) bool {
 	})
 }
 
-// shareInvoices stores in each series how much of it final invoices bill. It returns these invoices.
+// shareInvoices stores in each series of quantities how many of its units final invoices bill. It returns these
+// invoices.
 func (b *Books) shareInvoices() (invoices []invoiced) {
 	invoices = b.invoicedPeriods()
 	for r := range b.quantities() {
@@ -109,14 +110,16 @@ func (b *Books) shareInvoices() (invoices []invoiced) {
 	return invoices
 }
 
-// resolve settles the outstanding reports with an outcome that invoices show, except reports that are being sent.
+// resolveReports settles outstanding reports with an outcome that invoices show, except reports that are being sent.
 // found reports whether there were any. Reports that were never sent are settled first, because invoices bill nothing
-// of them.
-func (b *Books) resolve() (found bool) {
-	return b.resolveThose(true) || b.resolveThose(false)
+// of them. The other reports are settled only if no such report is found.
+func (b *Books) resolveReports() (found bool) {
+	return b.resolveOpen(true) || b.resolveOpen(false)
 }
 
-func (b *Books) resolveThose(planned bool) (found bool) {
+// resolveOpen settles the reports that were never sent if planned is true, and all other outstanding reports if it is
+// false.
+func (b *Books) resolveOpen(planned bool) (found bool) {
 	b.Open = slices.DeleteFunc(slices.Clone(b.Open), func(o Open) bool {
 		shown := State("")
 		if (o.State == Planned) == planned && (o.LeaseUntil == nil || !o.LeaseUntil.After(b.Now)) {
@@ -151,23 +154,24 @@ func (b *Books) outcome(o Open) State {
 }
 
 // reconcile compares the closed lines of a period with the invoices. It sets and returns the result of a line only if
-// the result differs from the previous one.
+// the invoices differ from those of the previous result (see sameInvoices).
 func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		r, known := b.reconciliation(*p, l, invoices)
-		if known && !r.says(l.Reconciled) {
+		if known && !r.sameInvoices(l.Reconciled) {
 			l.Reconciled, changed = &r, append(changed, r)
 		}
 	}
 	return changed
 }
 
-// says reports whether the invoices show the same result as at a previous reconciliation.
-func (r Reconciliation) says(before *Reconciliation) bool {
-	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid) &&
-		(r.Reason == ReasonOtherAmount) == (before.Reason == ReasonOtherAmount)
+// sameInvoices reports whether the final invoices bill the same as at the previous reconciliation, if there is one. A
+// change to or from ReasonVoid or ReasonOtherAmount is also treated as a change of the invoices.
+func (r Reconciliation) sameInvoices(previous *Reconciliation) bool {
+	return previous != nil && r.Invoiced.Equal(previous.Invoiced) && (r.Reason == ReasonVoid) == (previous.Reason == ReasonVoid) &&
+		(r.Reason == ReasonOtherAmount) == (previous.Reason == ReasonOtherAmount)
 }
 
 // reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
@@ -215,14 +219,14 @@ func (b *Books) reconciledUnits(p Period, l *ClosedLine, invoices []invoiced) (r
 	return r, len(covering) > 0
 }
 
-// awaitsInvoiceOf reports whether a series of the closed period is on no final invoice, and its outcome is unknown or the
-// current connection's invoice follows.
+// awaitsInvoiceOf reports whether a series of the closed period is on no final invoice, and its outcome is unknown or
+// the current connection's invoice follows.
 func (f *Facts) awaitsInvoiceOf(s *Reported) bool {
 	accepted := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
-	return s.Invoiced == nil && (f.isOnItsWay(s) || accepted)
+	return s.Invoiced == nil && (f.awaitsOutcome(s) || accepted)
 }
 
-// add adds the units of one series of the closed period.
+// add adds the units of one series of the closed period to the figures of the reconciliation.
 func (r *Reconciliation) add(s *Reported) {
 	r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
 	r.Billed = r.Billed.Add(s.units())
@@ -295,26 +299,26 @@ func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
 	if l.Billed && l.Test != b.inTest() {
 		return true
 	}
-	is := func(shown bool) bool {
+	hasSeries := func(shown bool) bool {
 		return containsAny(b.Reported, func(r *Reported) bool {
-			may := !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
-			return may && (shown || b.here(r.Series))
+			isOfLine := !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any
+			return isOfLine && (r.Invoiced != nil || r.Line != nil) == shown && (shown || b.here(r.Series))
 		})
 	}
-	return is(true) && (b.Connection == nil || is(false))
+	return hasSeries(true) && (b.Connection == nil || hasSeries(false))
 }
 
-// isOnItsWay reports whether the outcome of a report of the series is not known yet. A report to a previous
+// awaitsOutcome reports whether the outcome of a report of the series is not known yet. A report to a previous
 // connection that was never sent is excluded, because the plan withdraws it.
-func (f *Facts) isOnItsWay(r *Reported) bool {
+func (f *Facts) awaitsOutcome(r *Reported) bool {
 	return r.Outstanding && (r.State != Planned || f.here(r.Series))
 }
 
 // isAbout reports whether an invoice concerns a period that it overlaps. The end of a subscription concerns only the
-// periods of that subscription, and periods with a series for which says is true.
+// periods of that subscription, and periods with a series for which showsBilled returns true.
 func (f *Facts) isAbout(i Invoice, p Period) bool {
 	return !i.Ended || i.Subscription == p.Subscription.ID ||
-		containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && f.says(i, r) })
+		containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && f.showsBilled(i, r) })
 }
 
 // isLastOf reports whether the invoice concerns no later period of the meter.

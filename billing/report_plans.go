@@ -182,7 +182,7 @@ func (p *planner) planNextStep(o Open) {
 	leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 	switch {
 	case p.isLeftToOperator(o), p.isReadFirst(o):
-	case p.leavesSubscription(o):
+	case p.isForPreviousSubscription(o):
 		p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
 	case p.connectedTo(o.Connection):
 		p.plan.Resume = append(p.plan.Resume, o.ID)

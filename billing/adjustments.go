@@ -241,7 +241,7 @@ func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r R
 	}
 	r.Quantity, r.Destination = l.Amount, p.destinationIn(target, l.MeterID)
 	r.Method = r.Destination.Method
-	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
+	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.mayLackReports(s))
 }
 
 // excludedCharge returns the reason why the target period cannot bill a charge for late usage. The code of the reason

@@ -163,7 +163,7 @@ func (c *calculation) amount() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
 	}
-	amount := c.charge().Sub(c.elsewhereAmount())
+	amount := c.charge().Sub(c.otherAmount())
 	if c.late != nil {
 		amount = amount.Sub(c.closed.billedCharge()).Sub(c.late.onlyReportedCharge)
 	} else if c.closed != nil {

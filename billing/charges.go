@@ -72,9 +72,9 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 	return quantity
 }
 
-// elsewhereAmount returns the part of the charge that other series have billed. A provider with its own price charges
+// otherAmount returns the part of the charge that other series have billed. A provider with its own price charges
 // the remaining units as if they were the first ones.
-func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
+func (c *calculation) otherAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
 		return c.charge().Sub(c.chargeFor(c.first(c.quantity())))
 	}

@@ -107,7 +107,7 @@ func (b *Books) Explain(period Period, meter metering.MeterID) []Step {
 
 // steps returns the breakdown of the calculation's line.
 func (c *calculation) steps() []Step {
-	return slices.Concat(c.counted(), c.charged(), c.less())
+	return slices.Concat(c.counted(), c.charged(), c.deductionSteps())
 }
 
 // counted returns the steps from StepUsage to StepUnits.
@@ -152,10 +152,10 @@ func (c *calculation) atProvider() Step {
 	return all
 }
 
-// less returns the steps of all deductions, and of the quantity and amount that remain. It returns nil if there are no
-// deductions and the quantity equals the units.
-func (c *calculation) less() []Step {
-	steps := append(c.lessClosed(), c.lessElsewhere()...)
+// deductionSteps returns the steps of all deductions, and of the quantity and amount that remain. It returns nil if
+// there are no deductions and the quantity equals the units.
+func (c *calculation) deductionSteps() []Step {
+	steps := append(c.closedDeductions(), c.otherDeductions()...)
 	if len(steps) == 0 && c.quantity().Equal(c.units()) {
 		return nil
 	}
@@ -164,8 +164,8 @@ func (c *calculation) less() []Step {
 		Step{Name: StepAmount, Amount: c.amount(), Unit: c.currency})
 }
 
-// lessClosed returns the deductions of a closed period, and of its late usage.
-func (c *calculation) lessClosed() (steps []Step) {
+// closedDeductions returns the deductions of a closed period, and of its late usage.
+func (c *calculation) closedDeductions() (steps []Step) {
 	switch {
 	case c.late != nil:
 		closed := c.late.closed
@@ -185,8 +185,8 @@ func (c *calculation) lessClosed() (steps []Step) {
 	return steps
 }
 
-// lessElsewhere returns the deductions for other series.
-func (c *calculation) lessElsewhere() []Step {
+// otherDeductions returns the deductions for other series.
+func (c *calculation) otherDeductions() []Step {
 	if len(c.others.parts) == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *calculation) lessElsewhere() []Step {
 	if c.trial {
 		return []Step{units}
 	}
-	other := Step{Name: StepOther, Amount: c.elsewhereAmount(), Unit: c.currency}
+	other := Step{Name: StepOther, Amount: c.otherAmount(), Unit: c.currency}
 	if c.theirs == nil || c.late != nil {
 		other.Of = moneyIn(c.currency, c.money())
 	}

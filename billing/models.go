@@ -165,9 +165,11 @@ func (t Terms) ChargeIn(currency string, of Measured) metering.Decimal {
 	return RoundMoney(t.Charge(of).Exact, currency)
 }
 
-// UnitPriceAt returns the price of the last unit of the usage. For ModelOverage, this is the overage rate. For
-// ModelPackage, it is the price of a package. It returns 0 for prices by dimension. For all models except
-// ModelOverage, it also returns 0 if the usage does not exceed the included units.
+// UnitPriceAt returns the price of the last unit of the usage:
+//   - for ModelOverage: the overage rate, even if all units are included
+//   - for prices by dimension: 0
+//   - for all other models: 0 if the usage does not exceed the included units; otherwise the price of a package
+//     (ModelPackage) or the rate of the last unit
 func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 	if t.Model == "" {
 		return t.OverageRate
@@ -216,9 +218,9 @@ func (t Terms) rises() bool {
 	return t.Model != ModelVolume && !slices.ContainsFunc(t.rates(), func(r Terms) bool { return !r.rises() })
 }
 
-// peaks returns least, most and the ends of all tiers between them, unsorted. One of these quantities has the highest
-// charge of all quantities from least to most, because the charge never falls within a tier. The charge for a quantity
-// is the charge for so many first units of the usage; see First.
+// peaks returns least, most and the ends of all tiers between these quantities, unsorted. One of the returned ones has
+// the highest charge of all quantities from least to most, because the charge never falls within a tier. The charge for
+// a quantity is the charge for that number of first units of the usage; see First.
 func (t Terms) peaks(of Measured, least, most metering.Decimal) []metering.Decimal {
 	peaks := []metering.Decimal{least, most}
 	add := func(t Terms, before metering.Decimal) {

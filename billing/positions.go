@@ -133,7 +133,7 @@ func (m *position) invoiceLine() *Reported {
 // reportedHere returns the total of the position's series at the destination.
 func (m *position) reportedHere() (reported metering.Decimal) {
 	for _, s := range m.own {
-		reported = reported.Add(s.taken())
+		reported = reported.Add(s.providerTotal())
 	}
 	return reported
 }

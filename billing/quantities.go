@@ -24,9 +24,9 @@ func (r *Reported) undecided() bool {
 	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
 }
 
-// taken returns the provider's total of the series: the units on final invoices or, before these are known, the total
-// of the accepted reports.
-func (r *Reported) taken() metering.Decimal {
+// providerTotal returns the provider's total of the series: the units on final invoices or, before these are known, the
+// total of the accepted reports.
+func (r *Reported) providerTotal() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
 	}
@@ -51,22 +51,22 @@ func sum(hours []HourUsage) (total metering.Decimal) {
 	return total
 }
 
-// before returns the quantity that the destination has from earlier billing periods in the same subscription period.
-// With Counting Latest, the provider bills only the last quantity of the subscription period, so each quantity includes
-// the earlier ones. With any other Counting, before returns 0.
-func (m *position) before() (before metering.Decimal) {
+// earlierQuantity returns the quantity that the destination has from earlier billing periods in the same subscription
+// period. With Counting Latest, the provider bills only the last quantity of the subscription period, so each quantity
+// includes the earlier ones. With any other Counting, earlierQuantity returns 0.
+func (m *position) earlierQuantity() (earlier metering.Decimal) {
 	if m.destination.Counting != Latest {
-		return before
+		return earlier
 	}
 	for n := range m.Reported {
 		s := &m.Reported[n]
 		same := !s.Late && s.MeterID == m.meter.ID && m.here(s.Series) && s.Customer == m.Side.Customer &&
 			s.Target == m.destination.Target && s.Method == m.destination.Method
 		if same && !s.about(m.period) && (metering.Range{Start: m.period.Subscription.Start, End: m.part.Start}).Contains(s.Window.Start) {
-			before = before.Add(s.taken())
+			earlier = earlier.Add(s.providerTotal())
 		}
 	}
-	return before
+	return earlier
 }
 
 // reportOne plans the next report of the window's series if the quantity has changed, or if a restore may have lost a
@@ -79,15 +79,15 @@ func (m *position) reportOne(l Line, window metering.Range) {
 			s = own
 		}
 	}
-	changed, quantity := !l.Quantity.Equal(s.taken()), l.Quantity
+	changed, quantity := !l.Quantity.Equal(s.providerTotal()), l.Quantity
 	if m.destination.Counting != Adds {
-		changed = changed || m.forgotten(s)
+		changed = changed || m.mayLackReports(s)
 	}
 	switch m.destination.Counting {
 	case Adds:
-		quantity = l.Quantity.Sub(s.taken())
+		quantity = l.Quantity.Sub(s.providerTotal())
 	case Latest:
-		quantity = l.Quantity.Add(m.before())
+		quantity = l.Quantity.Add(m.earlierQuantity())
 		if s.Last != uuid.Nil { // an earlier period can change the sum, or offset a change of this one
 			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
@@ -100,13 +100,13 @@ func (m *position) reportOne(l Line, window metering.Range) {
 			Kind: QuantityReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.destination.Target,
 			Method: m.destination.Method, Counting: m.destination.Counting, Period: m.period.Start, Window: window,
 		},
-		Destination: m.destination, To: m.to(), Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,
+		Destination: m.destination, To: m.invoicedBy(), Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,
 		Deadline: m.period.Deadline(m.Settings.Grace),
 	})
 }
 
-// to returns the subscription period that invoices the quantities reported now.
-func (m *position) to() InvoicedBy {
+// invoicedBy returns the subscription period that invoices the quantities reported now.
+func (m *position) invoicedBy() InvoicedBy {
 	return InvoicedBy{m.period.Subscription.ID, m.period.Subscription.Start}
 }
 
@@ -153,7 +153,7 @@ func (m *position) windowLines() (lines []windowLine, left bool) {
 	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
 	lines = m.emptyWindows(windows)
 	for _, w := range windows {
-		if more := m.until(w.usage.End, &hours); !more.IsZero() {
+		if more := m.removeHours(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
 			upTo = m.lineAt(total)
 		}
@@ -181,8 +181,9 @@ func (m *position) emptyWindows(windows []window) (lines []windowLine) {
 	return lines
 }
 
-// until removes the hours that begin before end from hours, and returns their usage.
-func (m *position) until(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
+// removeHours removes the hours that begin before end from the list, and returns their usage. The list must be in order
+// of time.
+func (m *position) removeHours(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
 	for len(*hours) > 0 && (*hours)[0].Start.Before(end) {
 		usage = usage.Add((*hours)[0].Total)
 		*hours = (*hours)[1:]

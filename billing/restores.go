@@ -18,9 +18,9 @@ import (
 // restoredAt returns the time of the ledger's last restore, or the year 1970 if there was none.
 func (f *Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
 
-// forgotten reports whether the ledger may lack a later report of the series, because the last accepted one was made
-// before the last restore.
-func (p *planner) forgotten(s *Reported) bool {
+// mayLackReports reports whether the ledger may lack a later report of the series, because the last accepted one was
+// made before the last restore.
+func (p *planner) mayLackReports(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
@@ -88,8 +88,8 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 	for _, period := range p.periods {
 		for _, m := range p.positionsOf(period) {
 			meter := m.meter
-			elsewhere := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
-			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || !m.destination.takes() || elsewhere {
+			isOutside := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
+			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || !m.destination.takes() || isOutside {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{
@@ -100,46 +100,47 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 	}
 }
 
-// takenAt returns the quantity that the destination has surely accepted. It adds up all series of the destination
-// that start in the window of at, whichever part of the subscription's period they report.
-func (b *Books) takenAt(at AddedUp) (taken metering.Decimal) {
+// surelyAcceptedAt returns the quantity of a meter that a destination has surely accepted. It adds up all series of the
+// destination that start in the given window, whichever part of the subscription's period they report.
+func (b *Books) surelyAcceptedAt(at AddedUp) (accepted metering.Decimal) {
 	for n := range b.Reported {
 		r := &b.Reported[n]
 		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
 		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
-			taken = taken.Add(r.surelyTaken())
+			accepted = accepted.Add(r.surelyAccepted())
 		}
 	}
-	return taken
+	return accepted
 }
 
-// surelyTaken returns the quantity of the series that the provider has surely accepted. While a report is outstanding,
-// final invoices may bill more than the accepted reports. That surplus is excluded, because the ledger no longer
-// contains it once the report is rejected (see Forgotten). The report that Lost returns then includes the surplus.
-func (r *Reported) surelyTaken() metering.Decimal {
+// surelyAccepted returns the quantity of the series that the provider has surely accepted. While a report is
+// outstanding, final invoices may bill more than the accepted reports. That surplus is excluded, because the ledger no
+// longer contains it once the report is rejected (see Forgotten). The report that Lost returns then includes the
+// surplus.
+func (r *Reported) surelyAccepted() metering.Decimal {
 	if r.Outstanding {
-		return smaller(r.taken(), r.Taken.counted(r.Counting))
+		return smaller(r.providerTotal(), r.Taken.counted(r.Counting))
 	}
-	return r.taken()
+	return r.providerTotal()
 }
 
-// surelyHere returns the quantity of the period that the destination has surely accepted.
-func (m *position) surelyHere() (taken metering.Decimal) {
+// surelyAcceptedHere returns the quantity of the period that the destination has surely accepted.
+func (m *position) surelyAcceptedHere() (accepted metering.Decimal) {
 	for _, s := range m.own {
-		taken = taken.Add(s.surelyTaken())
+		accepted = accepted.Add(s.surelyAccepted())
 	}
-	return taken
+	return accepted
 }
 
-// Forgotten returns the outstanding reports of previous epochs to destinations with a total in found. If such a
-// report arrived, the total includes it. If the total is less than the surely accepted quantity, the reports to that
-// destination keep their unknown outcome.
+// Forgotten returns the outstanding reports of previous epochs to the destinations of the given totals. If such a
+// report arrived, the total of its destination includes it. If the total is less than the surely accepted quantity, the
+// reports to that destination keep their unknown outcome.
 func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 	if !b.Unread || b.Side == nil {
 		return nil
 	}
 	b.eachAddedUp(func(m *position, at AddedUp) {
-		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(b.takenAt(at)) >= 0 }) {
+		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(b.surelyAcceptedAt(at)) >= 0 }) {
 			return
 		}
 		for _, s := range m.own {
@@ -180,12 +181,12 @@ type Found struct {
 func (b *Books) Lost(found []Found) (reports []Report) {
 	b.eachAddedUp(func(m *position, at AddedUp) {
 		for _, there := range found {
-			more := there.Counted.Sub(b.takenAt(at))
+			more := there.Counted.Sub(b.surelyAcceptedAt(at))
 			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
 				continue
 			}
 			reports = append(reports, Report{
-				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.lineAt(m.others.quantity.Add(m.surelyHere()).Add(more))},
+				Series: at.Series, Destination: m.destination, To: m.invoicedBy(), Lines: []Line{m.lineAt(m.others.quantity.Add(m.surelyAcceptedHere()).Add(more))},
 				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
 			})
 		}
@@ -193,9 +194,10 @@ func (b *Books) Lost(found []Found) (reports []Report) {
 	return reports
 }
 
-// ChargedSince returns the time from which charges must be read if the ledger lacks reports made after known. Such a
-// report may have changed a line that was created earlier. The time is therefore the start of the oldest incomplete
-// period that is billed in amounts, if that start is before known, else known.
+// ChargedSince returns the time from which charges must be read if the ledger lacks reports after the given time.
+// Such a report may have changed a line that was created earlier. ChargedSince therefore returns the start of the
+// oldest incomplete period that is billed in amounts, if that start is before the given time. Otherwise, it returns the
+// given time.
 func (f Facts) ChargedSince(known time.Time) time.Time {
 	for _, p := range Periods(f) {
 		if p.Bills == metering.BillsAmounts && !p.Complete && p.Start.Before(known) {

@@ -99,7 +99,7 @@ func (m *position) isOutsideSubscription() bool {
 	return !m.period.Own() && (sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty())
 }
 
-// isInvoiced reports whether the period's invoice is, or may be, final.
+// isInvoiced reports whether the period's invoice is final or, for an own invoice, may be final.
 func (m *position) isInvoiced() bool {
 	if m.period.Own() {
 		return m.finalizes(m.period)
@@ -107,10 +107,11 @@ func (m *position) isInvoiced() bool {
 	return m.period.Subscription.Invoiced
 }
 
-// isPricedSince reports whether a closed quantity had no known price at the close, now has a price at the provider, and
-// was not reported to the destination yet. The new price does not apply to the closed period, so the quantity is not
-// reported. If it were, a later period would bill units that the invoices lack at the price of the close, which charges
-// nothing.
+// isPricedSince reports whether a closed quantity got its price only after the close, at a provider that creates
+// invoices. It had no known price at the close, now has a price at the provider, and was not reported to the
+// destination yet. Such a quantity is not reported, because the new price does not apply to the closed period. If it
+// were reported, a later period would bill units that the invoices lack. The price of that bill is the price of the
+// close, which charges nothing.
 func (m *position) isPricedSince() bool {
 	l := m.closed
 	return !m.inMoney() && l != nil && l.PriceVersion == 0 && l.Price == nil && m.Connection.Invoices && m.destination.Price != nil && len(m.own) == 0

@@ -116,11 +116,11 @@ func (b *Books) lateCalculationsOf(closed Period, target Series, repeated []Line
 // in least, and at most those in c.others. reported is the line already reported to this target. The calculation keeps
 // the quantity and the amount of this line if they lie between the results of the possible outcomes. Otherwise it takes
 // the nearest result. Thus no unknown outcome leads to a charge or a credit.
-func (c *calculation) limitUnknown(least elsewhere, reported Line) {
+func (c *calculation) limitUnknown(least seriesTotals, reported Line) {
 	sure := *c
 	sure.others = least
 	quantity, amount := c.quantity(), c.amount()
-	more := elsewherePart{
+	more := seriesPart{
 		quantity: quantity.Sub(clamp(quantity, reported.Quantity, sure.quantity())),
 		amount:   amount.Sub(clamp(amount, reported.Amount, sure.amount())),
 		currency: c.currency,

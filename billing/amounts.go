@@ -121,7 +121,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	if b.Unread {
 		return r, false // a report that the ledger lacks may have set a line
 	}
-	var others elsewhere
+	var others seriesTotals
 	var lines []*ChargeLine
 	charged := !l.Charge.IsZero()
 	for s := range b.ownOf(p, l.MeterID) {
@@ -135,7 +135,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 		charged = charged || s.Standing.Any
 		others.add(s, b.priceIn(l.MeterID, p))
 	}
-	r.Elsewhere = l.totalsIn(map[metering.MeterID]elsewhere{l.MeterID: others}).amount
+	r.Elsewhere = l.totalsIn(map[metering.MeterID]seriesTotals{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
 	return r, (charged || len(lines) > 0) && (final || p.hasNoOwnLine())

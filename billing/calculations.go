@@ -19,7 +19,7 @@ type calculation struct {
 	price    Price
 	theirs   ProviderPrice // provider's own price, if it is charged instead of price; else nil
 	currency string
-	others   elsewhere
+	others   seriesTotals
 
 	scale       *int32 // decimals to which the reported and charged units are rounded; nil: not rounded
 	notNegative bool   // the provider accepts no negative quantity
@@ -78,6 +78,7 @@ func (c *calculation) measured() Measured {
 	return c.allUsage()
 }
 
+// allUsage returns the usage, including late usage, before rounding.
 func (c *calculation) allUsage() Measured {
 	if c.late == nil {
 		return Measured{c.usage, c.events, c.dimensions}
@@ -140,7 +141,7 @@ func (c *calculation) otherScale() *int32 {
 
 // quantity returns the units that remain to be billed, without the units that other series have billed. For late usage,
 // it also deducts units billed with the closed period and units that are only reported. For a closed line without late
-// usage, it returns billedUnits.
+// usage, it returns billedUnits. If notNegative is set, quantity returns at least 0.
 func (c *calculation) quantity() metering.Decimal {
 	quantity := c.units().Sub(c.others.quantity)
 	if scale := c.otherScale(); scale != nil {
@@ -158,7 +159,7 @@ func (c *calculation) quantity() metering.Decimal {
 }
 
 // amount returns the amount that remains to be billed, with the same deductions as quantity. For a closed line without
-// late usage, it returns billedCharge. In a trial, it returns 0.
+// late usage, it returns billedCharge. In a trial, it returns 0. If noCredit is set, it returns at least 0.
 func (c *calculation) amount() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}

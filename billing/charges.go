@@ -6,17 +6,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// elsewhere holds the units and amounts of one meter that some series have billed, usually all other series. A report
-// with an unknown outcome is treated as billed until it is known that the report did not arrive.
-type elsewhere struct {
+// seriesTotals holds the units and amounts of one meter that some series have billed, usually all other series. A
+// report with an unknown outcome is treated as billed until it is known that the report did not arrive.
+type seriesTotals struct {
 	quantity metering.Decimal
 	amounts  map[string]metering.Decimal // by currency; excludes quantities that a provider charged at its own price
-	parts    []elsewherePart
+	parts    []seriesPart
 	invoiced struct{ reported, billed metering.Decimal } // units of quantity reports: as reported, and as billed by invoices
 }
 
-// elsewherePart is the quantity and amount that one of these series has billed.
-type elsewherePart struct {
+// seriesPart is the quantity and amount that one of these series has billed.
+type seriesPart struct {
 	series           Series
 	quantity, amount metering.Decimal
 	least            metering.Decimal // part of the quantity that arrived whatever the unknown outcomes are
@@ -30,7 +30,7 @@ type elsewherePart struct {
 // amounts is therefore the charge for all units less the charge for those quantities, in whatever order the parts were
 // reported. If the outcome of a report is unknown and fewer units may cost more, those quantities are valued at their
 // highest possible charge. The rest is billed only once the outcome is known.
-func (c *calculation) money() (parts []elsewherePart) {
+func (c *calculation) money() (parts []seriesPart) {
 	var least, units metering.Decimal
 	charge := func() (charge metering.Decimal) {
 		if !units.IsZero() { // the charge for the first units includes the base price
@@ -72,8 +72,8 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 	return quantity
 }
 
-// otherAmount returns the part of the charge that other series have billed. A provider with its own price charges
-// the remaining units as if they were the first ones.
+// otherAmount returns the part of the charge that other series have billed. A provider with its own price charges the
+// remaining units as if they were the first ones. In this case, otherAmount returns the rest of the charge.
 func (c *calculation) otherAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
 		return c.charge().Sub(c.chargeFor(c.first(c.quantity())))
@@ -87,7 +87,7 @@ func (c *calculation) otherAmount() (sum metering.Decimal) {
 // add adds the units and the amount that a series has billed. The units of a quantity are the units on final invoices,
 // if these are known. Otherwise they are the sum of all reports if the provider adds reports up, else the value of the
 // last report. The amount is the reported one, less the charge for reported units that the invoices lack.
-func (e *elsewhere) add(r *Reported, price Price) {
+func (e *seriesTotals) add(r *Reported, price Price) {
 	s := r.billed()
 	if r.Line != nil { // the invoice line is billed, whatever the states of its reports are
 		s.Any, s.Currency = true, r.Line.Currency
@@ -109,12 +109,12 @@ func (e *elsewhere) add(r *Reported, price Price) {
 	if e.quantity = e.quantity.Add(quantity); !theirs {
 		e.amounts[s.Currency] = e.amounts[s.Currency].Add(amount)
 	}
-	e.parts = append(e.parts, elsewherePart{series: r.Series, quantity: quantity, amount: amount, least: r.leastUnits(), currency: s.Currency, theirs: theirs})
+	e.parts = append(e.parts, seriesPart{series: r.Series, quantity: quantity, amount: amount, least: r.leastUnits(), currency: s.Currency, theirs: theirs})
 }
 
 // lacking returns the charge for reported units of a series that the invoices do not bill. The units follow the units
 // of earlier series, so that tiers and the base price apply once. It returns 0 if the price has another currency.
-func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, currency string) (charge metering.Decimal) {
+func (e *seriesTotals) lacking(reported, billed metering.Decimal, price Price, currency string) (charge metering.Decimal) {
 	before := e.invoiced
 	e.invoiced.reported, e.invoiced.billed = before.reported.Add(reported), before.billed.Add(billed)
 	if price.Currency != currency {
@@ -188,12 +188,12 @@ func (s Sums) counted(c Counting) metering.Decimal {
 }
 
 // billed returns, for each meter, the units and amounts that the series of the period have billed. It includes the
-// series that satisfy counts and belong to the current mode (test or live).
-func (b *Books) billed(period Period, counts func(*Reported) bool) map[metering.MeterID]elsewhere {
-	all := make(map[metering.MeterID]elsewhere)
+// series that match the predicate and belong to the current mode (test or live).
+func (b *Books) billed(period Period, matches func(*Reported) bool) map[metering.MeterID]seriesTotals {
+	all := make(map[metering.MeterID]seriesTotals)
 	for n := range b.Reported {
 		r := &b.Reported[n]
-		if r.about(period) && b.counts(r.Connection) && counts(r) {
+		if r.about(period) && b.isInCurrentMode(r.Connection) && matches(r) {
 			e := all[r.MeterID]
 			e.add(r, b.priceIn(r.MeterID, period))
 			all[r.MeterID] = e
@@ -239,10 +239,10 @@ func (f *Facts) connectedTo(c metering.ConnectionID) bool {
 	return f.Connection != nil && c == f.Connection.ID
 }
 
-// counts reports whether the reports to a connection are treated as billed now: the connection has the same mode as the
-// current one. Reports in test mode charge no customer, so usage reported in one mode is not treated as billed in the
-// other mode. A provider without modes is in live mode, and so is a tenant without a provider.
-func (f *Facts) counts(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
+// isInCurrentMode reports whether a connection has the same mode as the current one. Only reports to such connections
+// are treated as billed: reports in test mode charge no customer. A provider without modes is in live mode, and so is a
+// tenant without a provider.
+func (f *Facts) isInCurrentMode(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
 
 func (f *Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
 

@@ -45,7 +45,7 @@ func (b *Books) setBilledTotals(p *Period) {
 // period, without late usage. For statements of the current connection, these are the lines of the last accepted
 // statement, if that is surely the receiver's last one. For other series, outstanding reports are included at the
 // highest possible totals.
-func (b *Books) billedOf(p Period) map[metering.MeterID]elsewhere {
+func (b *Books) billedOf(p Period) map[metering.MeterID]seriesTotals {
 	isStatement := func(s Series) bool { return s.Kind == StatementReport && b.here(s) }
 	all := b.billed(p, func(r *Reported) bool { return !r.Late && !isStatement(r.Series) })
 	last := b.lastStatement(p, State.Taken)
@@ -61,7 +61,7 @@ func (b *Books) billedOf(p Period) map[metering.MeterID]elsewhere {
 
 // totalsIn returns the units and the amount that are billed of the closed line. billed is a result of billedOf. The
 // amount includes only amounts in the line's currency.
-func (l *ClosedLine) totalsIn(billed map[metering.MeterID]elsewhere) billedTotals {
+func (l *ClosedLine) totalsIn(billed map[metering.MeterID]seriesTotals) billedTotals {
 	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
 	c.others = billed[l.MeterID]
 	totals := billedTotals{units: c.others.quantity}
@@ -74,7 +74,7 @@ func (l *ClosedLine) totalsIn(billed map[metering.MeterID]elsewhere) billedTotal
 // nearestTotals returns the billed units and amount of the closed line. While outcomes are unknown, the billed total
 // lies between the lowest and the highest possible total. nearestTotals then returns the value in that range that is
 // nearest to the line's total. Thus no unknown outcome leads to a charge or a credit.
-func (l *ClosedLine) nearestTotals(most, least map[metering.MeterID]elsewhere) billedTotals {
+func (l *ClosedLine) nearestTotals(most, least map[metering.MeterID]seriesTotals) billedTotals {
 	lowest, highest := l.totalsIn(least), l.totalsIn(most)
 	return billedTotals{units: clamp(lowest.units, l.ownUnits(), highest.units), amount: clamp(lowest.amount, l.Charge, highest.amount)}
 }
@@ -236,7 +236,7 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 		return
 	}
 	c.others.quantity = c.others.quantity.Add(units)
-	c.others.parts = append(slices.Clone(c.others.parts), elsewherePart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
+	c.others.parts = append(slices.Clone(c.others.parts), seriesPart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
 // isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. In these cases,
@@ -271,7 +271,7 @@ func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
 
 // lacksStatement reports whether the receiver of statements may lack the statement of the closed period. A period
 // without charges needs a statement too. billed is the result of billedOf.
-func (b *Books) lacksStatement(p Period, billed map[metering.MeterID]elsewhere) bool {
+func (b *Books) lacksStatement(p Period, billed map[metering.MeterID]seriesTotals) bool {
 	return b.Connection.Statements && (len(billed) == 0 || !b.knowsLastSent(p)) && containsAny(p.Closed, b.isUnreconciled)
 }
 

@@ -145,7 +145,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 // before the ledger was restored from a backup.
 func (p *planner) wasCarried(period Period, meter metering.MeterID) bool {
 	return containsAny(p.Reported, func(r *Reported) bool {
-		return r.Late && r.MeterID == meter && r.about(period) && p.counts(r.Connection) && r.Standing.Any
+		return r.Late && r.MeterID == meter && r.about(period) && p.isInCurrentMode(r.Connection) && r.Standing.Any
 	})
 }
 

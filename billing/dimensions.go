@@ -154,7 +154,7 @@ func (by ByDimension) AddPrices(prices []Price) {
 	}
 }
 
-// And returns the union of the properties in by and other, for each meter.
+// And returns the union of both sets of properties, for each meter.
 func (by ByDimension) And(other ByDimension) ByDimension {
 	both := maps.Clone(by)
 	for meter, properties := range other {

@@ -201,7 +201,7 @@ func (c *calculation) otherDeductions() []Step {
 	return []Step{units, other}
 }
 
-func (e elsewhere) units() []Step {
+func (e seriesTotals) units() []Step {
 	steps := make([]Step, len(e.parts))
 	for i, p := range e.parts {
 		steps[i] = Step{Name: StepPart, Amount: p.quantity, Unit: inUnits, Series: &p.series}
@@ -210,7 +210,7 @@ func (e elsewhere) units() []Step {
 }
 
 // moneyIn returns a step for each part in the currency.
-func moneyIn(currency string, parts []elsewherePart) (steps []Step) {
+func moneyIn(currency string, parts []seriesPart) (steps []Step) {
 	for _, p := range parts {
 		if p.currency == currency {
 			steps = append(steps, Step{Name: StepPart, Amount: p.amount, Unit: currency, Series: &p.series})

@@ -249,11 +249,10 @@ type Open struct {
 	LeaseUntil *time.Time // until then, only the holder of the lease sends the report; nil: no lease
 }
 
-// containsAny reports whether any element satisfies is. Unlike slices.ContainsFunc, it copies no
-// element.
-func containsAny[E any](all []E, is func(*E) bool) bool {
+// containsAny reports whether any element matches the predicate. Unlike slices.ContainsFunc, it copies no element.
+func containsAny[E any](all []E, matches func(*E) bool) bool {
 	for i := range all {
-		if is(&all[i]) {
+		if matches(&all[i]) {
 			return true
 		}
 	}

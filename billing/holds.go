@@ -82,7 +82,7 @@ type HoldAction struct {
 	LeasedUntil time.Time // until then, a worker may be sending the report
 }
 
-// Same reports whether o is the same action in the same state.
+// Same reports whether both actions are the same report in the same state.
 func (a HoldAction) Same(o HoldAction) bool { return a.ID == o.ID && a.State == o.State }
 
 // Withdrawn is the response of an action that was rejected because the invoice shows that the request did not arrive.

@@ -120,13 +120,13 @@ func (i Invoice) isIn(last Invoice) bool {
 	return cut || i.samePeriod(last)
 }
 
-// coversMeter reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill
+// coversMeter reports whether the invoices of a subscription's period bill a meter's usage in a range, or would bill
 // it. The first case that applies decides:
-//   - true: i names the meter, or i is the end of a subscription.
+//   - true: the invoices name the meter, or stand for the end of a subscription.
 //   - false: the invoices of an overlapping subscription name the meter in that range, and cover every report of the
-//     meter that i covers.
-//   - false: a stored period that overlaps i follows another subscription, and the last invoice of that subscription's
-//     period is not final. Its invoices would cover every report of the meter that i covers.
+//     meter that these invoices cover.
+//   - false: a stored period that overlaps the invoices follows another subscription, and the last invoice of that
+//     subscription's period is not final. Its invoices would cover every report of the meter that these invoices cover.
 //   - true: all other cases.
 func (f *Facts) coversMeter(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
 	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, showsBilled decides
@@ -147,8 +147,8 @@ func (f *Facts) coversMeter(i invoiced, meter metering.MeterID, of metering.Rang
 	})
 }
 
-// replaces reports whether an overlapping invoice o of another subscription covers every report of the meter that i
-// covers.
+// replaces reports whether invoice o is of another subscription, overlaps invoice i, and covers every report of the
+// meter that i covers.
 func (f *Facts) replaces(o, i Invoice, meter metering.MeterID) bool {
 	beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
 	return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i, r) && !f.isOn(o, r) })
@@ -187,7 +187,7 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 //     quantity instead, and no payment is due for the part that valid invoices lack. A valid invoice may replace the
 //     void one.
 //   - If valid invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
-//     in of.more.
+//     as the surplus of the invoices (invoiced.more).
 //   - The units include those that the invoices of another subscription bill of the series.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported

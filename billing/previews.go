@@ -80,7 +80,7 @@ func (f *Facts) difference(m metering.Meter, period Period, theirs ProviderPrice
 	return nil
 }
 
-// running returns the billing period that Now lies in. If there is none, it returns the calendar period of
+// running returns the billing period that contains Now. If there is none, it returns the calendar period of
 // CurrentPeriod.
 func (f *Facts) running() Period {
 	for _, p := range ExpectedPeriods(*f) {

@@ -259,7 +259,7 @@ func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[*Reported] {
 	return func(yield func(*Reported) bool) {
 		for n := range f.Reported {
 			s := &f.Reported[n]
-			if !s.Late && s.MeterID == meter && s.about(p) && f.counts(s.Connection) && !yield(s) {
+			if !s.Late && s.MeterID == meter && s.about(p) && f.isInCurrentMode(s.Connection) && !yield(s) {
 				return
 			}
 		}

@@ -148,8 +148,8 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	return lines
 }
 
-// line returns the line of a meter's usage in the period. Its reason is "" if something will bill the usage. before
-// means that the period precedes the first billing period.
+// line returns the line of a meter's usage in the period. before is true if the period precedes the first billing
+// period. The line then has the reason BeforeFirstPeriod. Otherwise, its reason is the result of the method reason.
 func (f UnratedFacts) line(c *calculation, period Period, before bool) UnratedLine {
 	line := UnratedLine{
 		Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,
@@ -195,12 +195,12 @@ func (f UnratedFacts) reason(m metering.Meter, period Period) UnratedReason {
 	return ""
 }
 
-// unpriced returns other for a meter with a price. For a meter without a price, it returns NoPrice, or "" if the tenant
-// has no prices at all.
-func (f *Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
+// unpriced returns the given reason for a meter with a price. For a meter without a price, it returns NoPrice, or "" if
+// the tenant has no prices at all.
+func (f *Facts) unpriced(priced bool, ifPriced UnratedReason) UnratedReason {
 	switch {
 	case priced:
-		return other
+		return ifPriced
 	case f.HasPrices():
 		return NoPrice
 	}

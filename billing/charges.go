@@ -73,7 +73,8 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 }
 
 // otherAmount returns the part of the charge that other series have billed. A provider with its own price charges the
-// remaining units as if they were the first ones. In this case, otherAmount returns the rest of the charge.
+// remaining units as if they were the first ones. For such a price, otherAmount returns the charge less the charge for
+// the remaining units.
 func (c *calculation) otherAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
 		return c.charge().Sub(c.chargeFor(c.first(c.quantity())))

@@ -111,7 +111,7 @@ func Regroup(streams []Facts) (r Regrouped) {
 		return r
 	}
 	g := regrouping{main: main, streams: slices.Clone(streams)}
-	for _, other := range others(main.Side) {
+	for _, other := range otherSubscriptions(main.Side) {
 		known := slices.ContainsFunc(main.Followed, func(of Followed) bool { return of.Subscription == other.Subscription })
 		if !known && slices.ContainsFunc(other.Destinations, Destination.takes) {
 			r.Followed = append(r.Followed, Followed{other.Subscription, g.streamFor(other)})
@@ -134,7 +134,8 @@ func (s Side) all() []Destination {
 	return all
 }
 
-func others(s *Side) []Side {
+// otherSubscriptions returns the other subscriptions of the customer, or nil if its state at the provider is unknown.
+func otherSubscriptions(s *Side) []Side {
 	if s == nil {
 		return nil
 	}

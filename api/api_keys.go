@@ -74,7 +74,7 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
+		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }

@@ -151,13 +151,13 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.charge(ctx, x.principal); err != nil {
+	if err := s.countRequest(ctx, x.principal); err != nil {
 		return err
 	}
 	if !permission.allows(x.principal) {
 		return metering.Errorf(metering.CodeForbidden, "%s lacks permission %s", x.principal, permission)
 	}
-	if err := x.body.payByTenant(s.bodies, x.principal.Tenant.ID); err != nil {
+	if err := x.body.moveToTenant(s.bodies, x.principal.Tenant.ID); err != nil {
 		return err
 	}
 	if err := s.begin(ctx); err != nil {

@@ -19,28 +19,29 @@ import (
 // that one purpose cannot use up the memory of another.
 const (
 	// One tenant alone gets half of tenantsBytes, which fits a signed body of any allowed size.
-	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge)
+	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*bytesPerEvent)
 	signedBytes        = maxSignedBytes + maxSignedBytes/2 // signed bodies before their signature is verified
 	providerEventBytes = 4 << 20
 )
 
 // Limits for one address prefix, in bytes.
 const (
-	maxSignedBytes        = maxEventsBody + leastCharge // fits a body of any allowed size
-	maxProviderEventBytes = maxProviderEvent + leastCharge
+	maxSignedBytes        = maxEventsBody + leastReserved // fits a body of any allowed size
+	maxProviderEventBytes = maxProviderEvent + leastReserved
 )
 
-// smallBody is the size in bytes up to which a body is not charged to its address prefix. The number of
+// smallBody is the size in bytes up to which a body reserves no memory of its address prefix. The number of
 // connections bounds the memory for such bodies. Requests without a credential, such as sign-ins, accept only
 // bodies up to this size, except for provider events.
 const smallBody = 8 << 10
 
-// Charges in bytes. A body is charged for the bytes that have arrived and for the buffers of its reader.
+// Memory that a body reserves, in bytes. A body reserves memory for the bytes that have arrived and for the buffers of
+// its reader.
 const (
-	leastCharge = 16 << 10 // minimum charge of an authenticated body, until the response
-	eventCharge = 512      // for each event in addition to its bytes, until it is stored
-	valueCharge = 512      // for each JSON name and value that huma decodes, with the errors that it finds there
-	mostAhead   = 64 << 10
+	leastReserved = 16 << 10 // minimum for an authenticated body, until the response
+	bytesPerEvent = 512      // for each event in addition to its bytes, until it is stored
+	bytesPerValue = 512      // for each JSON name and value that huma decodes, with the errors that it finds there
+	mostAhead     = 64 << 10
 )
 
 // maxValues is the maximum number of JSON names and values in a body that huma decodes. Decoded, a value takes up to 100
@@ -59,9 +60,9 @@ const slowestBytes = 16 << 10
 
 var bodyTime = 10 * time.Second
 
-// bodies limits the memory for request bodies. The body of an authenticated sender is charged to the sender's
-// tenant. Before authentication, a body is charged to the address prefix, the only property that a sender
-// cannot choose.
+// bodies limits the memory for request bodies. The body of an authenticated sender reserves memory of the sender's
+// tenant. Before authentication, a body reserves memory of the sender's address prefix, the only property that a
+// sender cannot choose.
 type bodies struct {
 	tenants        *fair.Shares[string]
 	signed         *prefixBudget
@@ -85,7 +86,7 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 	return b
 }
 
-// bodyBudget is a memory limit to which bodies are charged.
+// bodyBudget is a limited amount of memory for bodies.
 type bodyBudget interface {
 	name() string
 	// fits reports whether a body of n bytes can start.
@@ -111,9 +112,9 @@ func (t tenantShare) fits(n int64) bool             { return t.shares.Fits(t.ten
 func (t tenantShare) tryTake(_ *body, n int64) bool { return t.shares.Take(t.tenant, n) }
 func (t tenantShare) take(b *body, n int64) bool    { return t.tryTake(b, n) }
 func (t tenantShare) arrived(*body)                 {}
-func (t tenantShare) give(b *body)                  { t.shares.Give(t.tenant, b.paid) }
+func (t tenantShare) give(b *body)                  { t.shares.Give(t.tenant, b.reserved) }
 
-// body is a request body that is charged as its bytes arrive. Its Content-Length alone is not charged.
+// body is a request body that reserves memory as its bytes arrive. Its Content-Length alone reserves no memory.
 type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -121,12 +122,12 @@ type body struct {
 	budget     bodyBudget
 	prefix     string        // of the sender's address
 	most       int64         // maximum size in bytes; 0: no operation reads the body
-	least      int64         // minimum charge; 0: charged to an address prefix
-	decoded    int64         // charge of the decoded events
+	least      int64         // minimum of reserved; 0: the budget is that of an address prefix
+	decoded    int64         // memory for the decoded events
 	copies     int64         // number of copies in memory of each byte
 	values     *valueCounter // of a body that huma decodes
 	read       int64
-	paid       int64
+	reserved   int64
 	complete   bool
 	waited     time.Duration // time spent waiting for memory
 	began      time.Time
@@ -137,7 +138,7 @@ type body struct {
 	ended bool       // end was called, to free memory for another body
 }
 
-// receive wraps the request's body. The body is charged to the sender's address prefix.
+// receive wraps the request's body. The body reserves memory of the sender's address prefix.
 func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
@@ -172,10 +173,10 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.declared > b.most {
 		return 0, tooLarge(b.most)
 	}
-	if b.paid == 0 && !b.budget.fits(max(b.declared, b.least)) {
+	if b.reserved == 0 && !b.budget.fits(max(b.declared, b.least)) {
 		return 0, b.refuse("full", errFull)
 	}
-	if err := b.pay(); err != nil {
+	if err := b.reserve(); err != nil {
 		return 0, err
 	}
 	n, err := b.arrive(p[:min(len(p), mostAhead)])
@@ -185,7 +186,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.values.add(p[:n]) > maxValues {
 		return 0, errValues
 	}
-	if full := b.pay(); full != nil {
+	if full := b.reserve(); full != nil {
 		return 0, full
 	}
 	if errors.Is(err, io.EOF) {
@@ -268,24 +269,24 @@ type arriving struct{ body *body }
 
 func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 
-// pay reserves memory for the bytes that have arrived. If enough memory is free, it also reserves up to the
+// reserve reserves memory for the bytes that have arrived. If enough memory is free, it also reserves up to the
 // same amount for later bytes, so that not every packet needs a reservation.
-func (b *body) pay() error {
+func (b *body) reserve() error {
 	due := max(b.copies*b.read+b.parsed(), b.least)
 	isSmall := b.least == 0 && b.read <= smallBody
-	if isSmall || due <= b.paid {
+	if isSmall || due <= b.reserved {
 		return nil
 	}
 	ahead := due + min(due, mostAhead)
 	if b.declared >= 0 {
 		ahead = min(ahead, max(b.copies*b.declared+b.parsed(), due))
 	}
-	if b.budget.tryTake(b, ahead-b.paid) {
-		b.paid = ahead
+	if b.budget.tryTake(b, ahead-b.reserved) {
+		b.reserved = ahead
 		return nil
 	}
-	if b.budget.take(b, due-b.paid) {
-		b.paid = due
+	if b.budget.take(b, due-b.reserved) {
+		b.reserved = due
 		return nil
 	}
 	if b.hasEnded() {
@@ -294,39 +295,41 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// parsed returns the charge of the decoded events and values. A body is decoded only after its sender is
+// parsed returns the memory for the decoded events and values. A body is decoded only after its sender is
 // authenticated, or if it is small.
 func (b *body) parsed() int64 {
 	if b.least == 0 {
 		return 0
 	}
-	return b.decoded + b.values.total()*valueCharge
+	return b.decoded + b.values.total()*bytesPerValue
 }
 
-// payByTenant moves the charge of a body to the tenant of its authenticated sender. If the body was read before
-// authentication, each byte counts twice, because it stays in memory together with the decoded values.
-func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
+// moveToTenant releases the memory of a body, and reserves memory of the tenant of its authenticated sender instead. If
+// the body was read before authentication, each byte counts twice, because it stays in memory together with the
+// decoded values.
+func (b *body) moveToTenant(bodies bodies, tenant metering.TenantID) error {
 	b.giveBack()
-	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastCharge, 1
+	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastReserved, 1
 	if b.read == 0 {
 		return nil
 	}
 	b.copies = 2
-	return b.pay()
+	return b.reserve()
 }
 
-// payForEvents reserves memory for the given number of decoded events, in addition to the bytes of the body.
-func (b *body) payForEvents(events int) error {
-	b.decoded = int64(events) * eventCharge
-	return b.pay()
+// reserveForEvents reserves memory for the given number of decoded events, in addition to the memory for the bytes of
+// the body.
+func (b *body) reserveForEvents(events int) error {
+	b.decoded = int64(events) * bytesPerEvent
+	return b.reserve()
 }
 
-// giveBack releases the reserved memory. It is called at the end of the request, and by payByTenant before the
-// body is charged to another budget.
+// giveBack releases the reserved memory. It is called at the end of the request, and by moveToTenant before the
+// body reserves memory of another budget.
 func (b *body) giveBack() {
-	if b.paid > 0 {
+	if b.reserved > 0 {
 		b.budget.give(b)
-		b.paid = 0
+		b.reserved = 0
 	}
 }
 

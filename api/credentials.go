@@ -15,7 +15,7 @@ type NewCredential struct {
 }
 
 func (c NewCredential) check(who Principal, now time.Time) error {
-	if !within(Principal{Scope: c.Scope}, who) {
+	if !mayGrant(who, Principal{Scope: c.Scope}) {
 		return metering.Errorf(metering.CodeForbidden, "the scope must not have more permissions than the caller")
 	}
 	if !storable(c.Name) {
@@ -90,7 +90,7 @@ func (s *server) rotatableCredential(ctx context.Context, kind metering.Credenti
 		return metering.Credential{}, err
 	}
 	c, err := s.Store.Credentials.Get(ctx, who.Tenant.ID, id)
-	if err == nil && !within(Principal{Scope: c.Scope}, who) {
+	if err == nil && !mayGrant(who, Principal{Scope: c.Scope}) {
 		err = metering.Errorf(metering.CodeForbidden, "a %s can be rotated only by a caller with at least its permissions", kind.ShortNoun())
 	}
 	return c, err

@@ -16,19 +16,19 @@ import (
 // event rejects only itself.
 type eventDecoder struct {
 	*jsontext.Decoder
-	texts map[string]string // decoded event types and customer ids by JSON literal, shared by the events of a batch
-	seen  uint8             // fields that the current event has had so far: one bit for each of eventFields
-	pay   func(events int) error
+	texts   map[string]string // decoded event types and customer ids by JSON literal, shared by the events of a batch
+	seen    uint8             // fields that the current event has had so far: one bit for each of eventFields
+	reserve func(events int) error
 }
 
-// paidAtOnce is the number of events of a batch for which memory is reserved before they are read.
-const paidAtOnce = 20
+// reservedAtOnce is the number of events of a batch for which memory is reserved at once, before they are read.
+const reservedAtOnce = 20
 
-// newEventDecoder returns a decoder that reads events from a body. The caller can set pay to reserve memory for
-// the decoded events.
+// newEventDecoder returns a decoder that reads events from a body. The caller can set the function reserve, which
+// reserves memory for the decoded events.
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
-		pay:     func(int) error { return nil },
+		reserve: func(int) error { return nil },
 		Decoder: jsontext.NewDecoder(&trimmer{from: body}, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
 		texts:   make(map[string]string),
 	}
@@ -252,8 +252,8 @@ func (d *eventDecoder) events() ([]sentEvent, error) {
 		if len(events) == maxBatch {
 			return nil, metering.Invalid("body.events", "must contain at most %d events", maxBatch)
 		}
-		if len(events)%paidAtOnce == 0 {
-			if err := d.pay(len(events) + paidAtOnce); err != nil {
+		if len(events)%reservedAtOnce == 0 {
+			if err := d.reserve(len(events) + reservedAtOnce); err != nil {
 				return nil, err
 			}
 		}

@@ -62,11 +62,11 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if rejection != nil {
 			return ingestResult{}, s.rejected(ctx, rejection)
 		}
-		strangers, err := s.refuseStrangers(ctx, []metering.Event{event}, []sentEvent{sent})
+		rejected, err := s.rejectBeforeStoring(ctx, []metering.Event{event}, []sentEvent{sent})
 		if err != nil {
 			return ingestResult{}, err
 		}
-		if rejection := strangers[0]; rejection != nil {
+		if rejection := rejected[0]; rejection != nil {
 			return ingestResult{}, s.rejected(ctx, rejection)
 		}
 		result, err := s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
@@ -139,7 +139,7 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 			}
 			events, indexes = append(events, event), append(indexes, i)
 		}
-		events, indexes, rejections, err = s.withoutStrangers(ctx, batch.events, events, indexes, rejections)
+		events, indexes, rejections, err = s.withoutRejected(ctx, batch.events, events, indexes, rejections)
 		if err != nil {
 			return ingestResult{}, err
 		}
@@ -154,7 +154,7 @@ func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, err
 	turns := s.inTurns(ctx, body)
 	defer turns.end()
 	decoder := newEventDecoder(turns)
-	decoder.pay = exchangeOf(ctx).body.payForEvents
+	decoder.reserve = exchangeOf(ctx).body.reserveForEvents
 	batch, err := decoder.batch()
 	if err != nil {
 		return sentEvents{}, err

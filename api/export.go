@@ -148,7 +148,7 @@ func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Ra
 	if whole.Start.Before(time.Time{}) { // before the year 1
 		whole.Start = time.Time{}
 	}
-	return span.within(whole)
+	return span.rangeOr(whole)
 }
 
 // read returns the next rows of the page. The page ends at the event e.next, not after a number of rows. Events

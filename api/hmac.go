@@ -93,8 +93,8 @@ func unauthorizedf(format string, args ...any) error {
 	return metering.Errorf(metering.CodeUnauthorized, format, args...)
 }
 
-// by reports whether the signature was made with the secret over this body.
-func (s signature) by(secret []byte, body pieces) bool {
+// matches reports whether the signature was made with the secret over this body.
+func (s signature) matches(secret []byte, body pieces) bool {
 	mac := hmac.New(sha256.New, secret)
 	if s.version == v2 {
 		mac.Write(s.linesOver(body))
@@ -178,7 +178,7 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers access.Signers) (signer metering.Credential, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
-		signed.by(nil, body) // so that the duration does not reveal an unknown tenant
+		signed.matches(nil, body) // so that the duration does not reveal an unknown tenant
 	}
 	for _, secret := range signers.Secrets {
 		opened, openErr := s.Keyring.Open(secret.TenantID, seal.SigningSecret, secret.Sealed)
@@ -186,7 +186,7 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 			return signer, metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(openErr)
 		}
 		switch {
-		case !signed.by(opened, body):
+		case !signed.matches(opened, body):
 		case !secret.Live(s.Now()):
 			s.auditDead(ctx, secret)
 		case signed.version == v1 && secret.Signatures == metering.SignaturesV2:

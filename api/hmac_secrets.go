@@ -89,7 +89,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
+		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }

@@ -159,7 +159,7 @@ func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOu
 	if err != nil {
 		return nil, naming("path.id", err)
 	}
-	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, hold.CustomerID, id, asked(who.Actor, reason))
+	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, hold.CustomerID, id, askedBy(who.Actor, reason))
 	if metering.CodeOf(err) == metering.CodeConflict { // the hold has ended in the meantime
 		hold, err = s.Store.Holds.Get(ctx, who.Tenant.ID, id)
 	}

@@ -50,8 +50,8 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 	return shown, true, nil
 }
 
-// alreadyMade returns the error of a repeated request if the first response contained a secret. The error
-// identifies the created resource.
-func alreadyMade(id, lastFour string) error {
+// secretNotRepeated returns the error for a repeat of a request that created a secret, because the secret is not shown
+// again. The error identifies the created resource.
+func secretNotRepeated(id, lastFour string) error {
 	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has already created %s, which ends in %s; its secret cannot be shown again", id, lastFour)
 }

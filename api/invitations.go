@@ -141,7 +141,7 @@ func (s *server) createMember(ctx context.Context, in *createMemberInput) (*crea
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
+		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
 	return s.showCreated(token, shown), nil
 }

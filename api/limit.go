@@ -128,25 +128,26 @@ func limited(op huma.Operation) huma.Operation {
 	return withBodyUpTo(op, maxEventsBody)
 }
 
-// charge counts a request against its rate limits and sets the headers X-RateLimit-Limit and
+// countRequest counts a request against its rate limits and sets the headers X-RateLimit-Limit and
 // X-RateLimit-Remaining. A request with events counts against one limit of the tenant. Other calls count against
 // a limit of the credential and a limit of the tenant.
-func (s *server) charge(ctx huma.Context, who Principal) error {
+func (s *server) countRequest(ctx huma.Context, who Principal) error {
 	if ctx.Operation().Metadata["limited"] == true {
-		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), min(who.Tenant.RequestsPerMinute, s.MaxRequestsPerMinute), "the tenant may send %d requests with events a minute")
+		return s.countAgainst(ctx, "events:"+who.Tenant.ID.String(), min(who.Tenant.RequestsPerMinute, s.MaxRequestsPerMinute), "the tenant may send %d requests with events a minute")
 	}
 	calls := "calls:" + who.Tenant.ID.String()
 	// A single credential gets at most half of the tenant's calls, so it cannot use up the tenant's limit
 	// alone.
-	err := s.chargeTo(ctx, calls+":"+string(who.Actor), max(1, s.CallsPerMinute/2), "a credential may make %d calls a minute")
+	err := s.countAgainst(ctx, calls+":"+string(who.Actor), max(1, s.CallsPerMinute/2), "a credential may make %d calls a minute")
 	if err != nil {
 		return err
 	}
-	return s.chargeTo(ctx, calls, s.CallsPerMinute, "the tenant may make %d calls a minute")
+	return s.countAgainst(ctx, calls, s.CallsPerMinute, "the tenant may make %d calls a minute")
 }
 
-// chargeTo counts a request against one limit. The headers show the limit with the fewest requests left.
-func (s *server) chargeTo(ctx huma.Context, key string, limit int, format string) error {
+// countAgainst counts a request against one limit, and returns an error if the limit is reached. The headers show the
+// limit with the fewest requests left.
+func (s *server) countAgainst(ctx huma.Context, key string, limit int, format string) error {
 	a := s.minutes.take(ctx.Context(), key, limit)
 	x := exchangeOf(ctx.Context())
 	if x.limit == 0 || a.remaining < x.remaining {

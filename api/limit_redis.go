@@ -91,7 +91,7 @@ func (w *sharedWindows) beside(local *windows) *sharedWindows {
 }
 
 func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowance {
-	due, again := w.due()
+	due, isRetry := w.due()
 	if !due {
 		return w.local.take(ctx, key, limit)
 	}
@@ -99,7 +99,7 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	if ctx.Err() != nil {
 		return w.local.take(ctx, key, limit) // the HTTP client has disconnected: this is no sign of an outage
 	}
-	w.learn(again, err)
+	w.recordOutage(isRetry, err)
 	if err != nil {
 		return w.local.take(ctx, key, limit)
 	}
@@ -112,8 +112,8 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 func (w *sharedWindows) peek(key string, limit int) allowance { return w.local.peek(key, limit) }
 
 // due reports whether take calls Redis: always, except during an outage, when it calls Redis once per redisRetry.
-// again reports whether the call is a retry during an outage.
-func (w *sharedWindows) due() (due, again bool) {
+// isRetry reports whether the call is a retry during an outage.
+func (w *sharedWindows) due() (due, isRetry bool) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()
 	now := w.local.now()
@@ -127,16 +127,16 @@ func (w *sharedWindows) due() (due, again bool) {
 	return true, true
 }
 
-// learn records the start or end of an outage. Only a successful retry ends an outage, because a response to an
-// earlier request can predate the outage.
-func (w *sharedWindows) learn(again bool, err error) {
+// recordOutage records and logs the start or end of an outage. A request without an error ends an outage only if it is
+// a retry, because a response to an earlier request can predate the outage.
+func (w *sharedWindows) recordOutage(isRetry bool, err error) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()
 	switch {
 	case err != nil && !w.outage.down:
 		w.outage.down, w.outage.retryAt = true, w.local.now().Add(redisRetry)
 		w.log.Warn("Redis does not respond: rate limits apply per replica", "error", err)
-	case err == nil && again:
+	case err == nil && isRetry:
 		w.outage.down = false
 		w.log.Info("Redis responds again: replicas share rate limits")
 	}

@@ -56,7 +56,7 @@ func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMe
 }
 
 func mayGive(who Principal, role metering.Role) error {
-	if within(Principal{Role: role}, who) {
+	if mayGrant(who, Principal{Role: role}) {
 		return nil
 	}
 	return metering.Errorf(metering.CodeForbidden, "the role must not have more permissions than the caller")

@@ -45,7 +45,7 @@ func (s *server) registerOIDC() {
 		"Returns the URL at which the browser signs in. The account that signs in there becomes the member's account."), s.acceptAtIssuer)
 	huma.Register(s.api, addedTo(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
 		"Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes."))), s.beginOIDC)
-	huma.Register(s.api, s.leadingOn(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
+	huma.Register(s.api, s.redirectingLong(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
 		"The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it."))))), s.finishOIDC)
 	s.describeSignInPages()
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",
@@ -259,7 +259,7 @@ func (s *server) wayOut(ctx context.Context, in *beginOIDCInput) (*signInPageOut
 	if err != nil {
 		return nil, err
 	}
-	return goOnPage(tenant, location, cookie)
+	return issuerLinkPage(tenant, location, cookie)
 }
 
 type acceptAtIssuerInput struct {
@@ -305,14 +305,14 @@ type finishOIDCInput struct {
 
 var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was begun in another browser, is finished or has expired; begin again")
 
-func (s *server) leadingOn(op huma.Operation) huma.Operation {
-	op.Middlewares = huma.Middlewares{s.leadOn}
+func (s *server) redirectingLong(op huma.Operation) huma.Operation {
+	op.Middlewares = huma.Middlewares{s.redirectLong}
 	return op
 }
 
-// leadOn redirects a browser to the dashboard's sign-in page if a query parameter of the callback is too
+// redirectLong redirects a browser to the dashboard's sign-in page if a query parameter of the callback is too
 // long. Otherwise the browser would show the JSON of the validation error. Other clients get that error.
-func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
+func (s *server) redirectLong(ctx huma.Context, next func(huma.Context)) {
 	tooLong := func(p *huma.Param) bool {
 		return p.Schema.MaxLength != nil && utf8.RuneCountInString(ctx.Query(p.Name)) > *p.Schema.MaxLength
 	}
@@ -334,7 +334,7 @@ func (s *server) beginAgain(ctx huma.Context) {
 // dashboard. If the sign-in fails, a browser gets a redirect or an error page, and other clients get Problem
 // Details.
 func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
-	token, err := s.comeBack(ctx, in)
+	token, err := s.signInFromIssuer(ctx, in)
 	person := isPerson(exchangeOf(ctx).request)
 	switch {
 	case person && errors.Is(err, errSignInLost):
@@ -348,9 +348,9 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackO
 	return &wayBackOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
 }
 
-// comeBack starts a session for the member that the issuer has authenticated. The request must contain the
+// signInFromIssuer starts a session for the member that the issuer has authenticated. The request must contain the
 // cookie that startOIDCSignIn set in the browser.
-func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token string, err error) {
+func (s *server) signInFromIssuer(ctx context.Context, in *finishOIDCInput) (token string, err error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return "", err
 	}

@@ -92,11 +92,11 @@ func (p Permission) allows(who Principal) bool {
 	return slices.Contains(permissions[p].scopes, who.Scope)
 }
 
-// within reports whether other has every permission that one has. Handlers call within so that a caller can
+// mayGrant reports whether the caller has every permission of another principal. Handlers call it so that a caller can
 // create only credentials and members with at most its own permissions.
-func within(one, other Principal) bool {
+func mayGrant(caller, granted Principal) bool {
 	for p := range permissions {
-		if p.allows(one) && !p.allows(other) {
+		if p.allows(granted) && !p.allows(caller) {
 			return false
 		}
 	}

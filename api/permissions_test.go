@@ -55,15 +55,15 @@ func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {
 		require.Contains(t, grant.roles, owner, p)
 	}
 	for scope := range scopePrefixes {
-		require.True(t, within(Principal{Scope: scope}, Principal{Scope: adm}))
-		require.True(t, within(Principal{Scope: scope}, Principal{Scope: scope}))
-		require.True(t, within(Principal{Scope: scope}, Principal{Role: owner}))
+		require.True(t, mayGrant(Principal{Scope: adm}, Principal{Scope: scope}))
+		require.True(t, mayGrant(Principal{Scope: scope}, Principal{Scope: scope}))
+		require.True(t, mayGrant(Principal{Role: owner}, Principal{Scope: scope}))
 	}
-	require.False(t, within(Principal{Scope: adm}, Principal{Scope: rw}))
-	require.False(t, within(Principal{Scope: ro}, Principal{Scope: ink}))
-	require.False(t, within(Principal{Scope: adm}, Principal{Role: admin}), "a key would give an admin the owner's permissions")
-	require.True(t, within(Principal{Role: admin}, Principal{Scope: adm}))
-	require.False(t, within(Principal{Role: viewer}, Principal{Scope: ink}))
+	require.False(t, mayGrant(Principal{Scope: rw}, Principal{Scope: adm}))
+	require.False(t, mayGrant(Principal{Scope: ink}, Principal{Scope: ro}))
+	require.False(t, mayGrant(Principal{Role: admin}, Principal{Scope: adm}), "a key would give an admin the owner's permissions")
+	require.True(t, mayGrant(Principal{Scope: adm}, Principal{Role: admin}))
+	require.False(t, mayGrant(Principal{Scope: ink}, Principal{Role: viewer}))
 }
 
 func TestAnUnknownPermissionAllowsNobody(t *testing.T) {

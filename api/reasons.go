@@ -17,7 +17,7 @@ func (b Because) reason() (string, error) {
 	return reason, metering.ValidReason("body.reason", reason)
 }
 
-// asked returns the actor and the reason of an API request, to pass to a workflow run.
-func asked(who metering.Actor, reason string) metering.Asked {
+// askedBy returns the actor and the reason of an API request, to pass to a workflow run.
+func askedBy(who metering.Actor, reason string) metering.Asked {
 	return metering.Asked{By: string(who), Reason: reason}
 }

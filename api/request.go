@@ -113,7 +113,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	handler, pattern := s.mux.Handler(r)
 	if pattern == "" {
-		s.lost(out, r, handler)
+		s.answerUnrouted(out, r, handler)
 		return
 	}
 	s.mux.ServeHTTP(out, r)
@@ -164,9 +164,9 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// lost answers a request without a route. The router's own response supplies only the Allow header, which
+// answerUnrouted answers a request without a route. The router's own response supplies only the Allow header, which
 // distinguishes a wrong method from an unknown path. A browser gets the dashboard's page for an unknown path.
-func (s *server) lost(w http.ResponseWriter, r *http.Request, mux http.Handler) {
+func (s *server) answerUnrouted(w http.ResponseWriter, r *http.Request, mux http.Handler) {
 	silent := &silentWriter{header: make(http.Header)}
 	mux.ServeHTTP(silent, r)
 	if allow := silent.header.Get("Allow"); allow != "" {

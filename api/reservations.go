@@ -245,7 +245,7 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 			events[i].IdempotencyKey = metering.SettledKey(reservation, granted.At, i)
 		}
 	}
-	strangers, err := s.refuseStrangers(ctx, events, sent)
+	rejected, err := s.rejectBeforeStoring(ctx, events, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +253,8 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 		if e.ExternalID != granted.Customer {
 			return nil, metering.Invalid(itemAt("body.events", i)+".customer_id", "must be the customer of the reservation")
 		}
-		if strangers[i] != nil {
-			return nil, refusalIn(itemAt("body.events", i), strangers[i])
+		if rejected[i] != nil {
+			return nil, refusalIn(itemAt("body.events", i), rejected[i])
 		}
 	}
 	return events, nil

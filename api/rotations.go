@@ -89,7 +89,7 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
+		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
 	s.watch(ctx, begun)
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
@@ -122,7 +122,7 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
+		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
 	s.watch(ctx, begun)
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
@@ -156,7 +156,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade("a secret of "+shown.ID, shown.SecretLastFour)
+		return nil, secretNotRepeated("a secret of "+shown.ID, shown.SecretLastFour)
 	}
 	s.watch(ctx, begun)
 	return &createWebhookOutput{createdWebhook{secret, shown}}, nil

@@ -148,8 +148,8 @@ func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutp
 // field, so that the response does not reveal which e-mails are members of which tenants.
 var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail or password is wrong")
 
-// countSignIn charges a sign-in attempt to the limit of the client's address and to the limit of the account
-// at that address. Attempts for unknown accounts are charged too.
+// countSignIn counts a sign-in attempt against the limit of the client's address and against the limit of the
+// account at that address. Attempts for unknown accounts count too.
 func (s *server) countSignIn(ctx context.Context, email string) error {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return err

@@ -36,10 +36,10 @@ func framed(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Parse(pageFrame)).Parse(page))
 }
 
-// goOn is a page with the issuer's host and a link to the issuer. It does not redirect, because the tenant
+// issuerLink is a page with the issuer's host and a link to the issuer. It does not redirect, because the tenant
 // chooses the issuer. A redirect would let a link to this service lead to any site, or sign in a browser that
 // only opened the link.
-var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
+var issuerLink = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
 {{define "content"}}<p>{{.Tenant}} signs its members in at <strong>{{.Host}}</strong>. Continue only if you recognize that site.</p>
 <p><a href="{{.Location}}">Continue to {{.Host}}</a></p>
 {{end}}`)
@@ -65,15 +65,15 @@ func policyOfPages(nonce string) string {
 	return "default-src 'none'; img-src 'self'; style-src 'nonce-" + nonce + "'; frame-ancestors 'none'"
 }
 
-// goOnPage returns the page that links to a tenant's issuer.
-func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutput, error) {
+// issuerLinkPage returns the page that links to a tenant's issuer.
+func issuerLinkPage(tenant metering.Tenant, location, cookie string) (*signInPageOutput, error) {
 	way, err := url.Parse(location)
 	if err != nil {
 		return nil, errIssuer.Because(err)
 	}
 	var page bytes.Buffer
 	nonce := rand.Text()
-	if err := goOn.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
+	if err := issuerLink.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
 		return nil, fmt.Errorf("render sign-in page: %w", err)
 	}
 	return &signInPageOutput{cookie, contentTypeOfPages, policyOfPages(nonce), func(ctx huma.Context) {

@@ -119,7 +119,7 @@ func (s *server) resumeSync(ctx context.Context, by ledger.Steering, _ []uuid.UU
 		return err
 	}
 	if !ended {
-		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
+		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
 	}
 	if err := s.startSync(ctx, tenant, by.Customer); err != nil {
 		s.Log.WarnContext(ctx, "start a resumed sync: Temporal did not answer, a worker starts it", "sync", by.Sync, "error", err)
@@ -132,7 +132,7 @@ func (s *server) retrySync(ctx context.Context, by ledger.Steering, _ []uuid.UUI
 	if _, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now()); err != nil {
 		return err
 	}
-	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
+	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
 }
 
 // cancelSync cancels the workflow run and fails the customer's open syncs.

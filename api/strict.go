@@ -8,14 +8,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refuseStrangers returns the rejections of events by index. It must run before the events are stored,
+// rejectBeforeStoring returns the rejections of events, by their index. It must run before the events are stored,
 // because storing an event creates the event's customer if it is unknown.
 //
 // For a strict tenant, it rejects unknown fields, customers and event types, and values that a meter cannot
 // count. For a tenant that rejects key conflicts, it rejects events that conflict with a stored event.
 // Conflicts between events of one request are found later, when the events are stored. It accepts every event
 // that repeats a stored event. For other tenants, it does nothing.
-func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
+func (s *server) rejectBeforeStoring(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
 	rejectsConflicts := tenant.KeyConflicts == metering.RejectConflicts
 	if !tenant.Strict && !rejectsConflicts || len(events) == 0 {
@@ -25,7 +25,7 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 	if err != nil {
 		return nil, err
 	}
-	strangers := make(map[int]*metering.Rejection)
+	rejected := make(map[int]*metering.Rejection)
 	for i, e := range events {
 		unusable, isUnusable, err := unknown.Unusable(&events[i])
 		if err != nil {
@@ -34,19 +34,19 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 		switch {
 		case unknown.Repeats(e):
 		case rejectsConflicts && unknown.Conflicts(e):
-			strangers[i] = metering.KeyConflict()
+			rejected[i] = metering.KeyConflict()
 		case !tenant.Strict:
 		case len(sent[i].ignored) > 0:
-			strangers[i] = unknownField(sent[i].ignored[0])
+			rejected[i] = unknownField(sent[i].ignored[0])
 		case unknown.EventTypes[e.EventType]:
-			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is not counted by any meter, and the tenant is strict"}
+			rejected[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is not counted by any meter, and the tenant is strict"}
 		case unknown.Customers[e.ExternalID]:
-			strangers[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is not the external_id of a customer, and the tenant is strict"}
+			rejected[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is not the external_id of a customer, and the tenant is strict"}
 		case isUnusable:
-			strangers[i] = &metering.Rejection{Code: string(unusable.Rule), Field: "properties", Message: valueProblem(unusable) + ", and the tenant is strict"}
+			rejected[i] = &metering.Rejection{Code: string(unusable.Rule), Field: "properties", Message: valueProblem(unusable) + ", and the tenant is strict"}
 		}
 	}
-	return strangers, nil
+	return rejected, nil
 }
 
 // valueProblem returns the rule that the value of an event breaks. The text completes a sentence that begins
@@ -58,25 +58,25 @@ func valueProblem(u usage.UnusableValue) string {
 	return fmt.Sprintf("must have a number below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
 }
 
-// withoutStrangers moves the events that refuseStrangers rejects to the batch's rejections.
-func (s *server) withoutStrangers(ctx context.Context, all []sentEvent, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
+// withoutRejected moves the events that rejectBeforeStoring rejects to the batch's rejections.
+func (s *server) withoutRejected(ctx context.Context, all []sentEvent, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
 	sent := make([]sentEvent, len(indexes))
 	for i, index := range indexes {
 		sent[i] = all[index]
 	}
-	strangers, err := s.refuseStrangers(ctx, events, sent)
-	if err != nil || len(strangers) == 0 {
+	rejected, err := s.rejectBeforeStoring(ctx, events, sent)
+	if err != nil || len(rejected) == 0 {
 		return events, indexes, rejections, err
 	}
 	var known []metering.Event
 	var places []int
 	for i, e := range events {
-		if strangers[i] == nil {
+		if rejected[i] == nil {
 			known, places = append(known, e), append(places, indexes[i])
 			continue
 		}
-		strangers[i].Index = indexes[i]
-		rejections = append(rejections, *strangers[i])
+		rejected[i].Index = indexes[i]
+		rejections = append(rejections, *rejected[i])
 	}
 	return known, places, rejections, nil
 }

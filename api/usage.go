@@ -24,9 +24,9 @@ type ZonedSpan struct {
 	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in 'timezone'"`
 }
 
-// within returns the span as a range. If the request omits the start or the end, within takes it from whole.
-func (s Span) within(whole metering.Range) (metering.Range, error) {
-	r := whole
+// rangeOr returns the span as a range. If the request omits the start or the end, rangeOr uses the default.
+func (s Span) rangeOr(defaults metering.Range) (metering.Range, error) {
+	r := defaults
 	if s.Start.sent {
 		r.Start = s.Start.Time
 	}
@@ -148,7 +148,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	var at usageCursor
-	if at.Range, err = Span(in.ZonedSpan).within(month); err != nil {
+	if at.Range, err = Span(in.ZonedSpan).rangeOr(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
@@ -221,7 +221,7 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	if err != nil {
 		return nil, err
 	}
-	span, err := in.Span.within(s.month(ctx))
+	span, err := in.Span.rangeOr(s.month(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func (s *server) usageTotal(ctx context.Context, in *totalInput) (*totalOutput, 
 	if err != nil {
 		return nil, err
 	}
-	span, err := in.Span.within(s.month(ctx))
+	span, err := in.Span.rangeOr(s.month(ctx))
 	if err != nil {
 		return nil, err
 	}

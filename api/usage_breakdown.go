@@ -111,7 +111,7 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 		return nil, err
 	}
 	var at breakdownCursor
-	if at.Range, err = Span(in.ZonedSpan).within(month); err != nil {
+	if at.Range, err = Span(in.ZonedSpan).rangeOr(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {

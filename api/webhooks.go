@@ -109,7 +109,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 		return nil, err
 	}
 	if repeated {
-		return nil, alreadyMade(shown.ID, shown.SecretLastFour)
+		return nil, secretNotRepeated(shown.ID, shown.SecretLastFour)
 	}
 	return &createWebhookOutput{createdWebhook{*secret, shown}}, nil
 }
@@ -369,7 +369,7 @@ const (
 	requestedOfTenant  = 60 // also bounds a tenant that recreates its webhooks
 )
 
-// countRequested charges a test or a redelivery to the limits of the webhook and the tenant.
+// countRequested counts a test or a redelivery against the limits of the webhook and the tenant.
 func (s *server) countRequested(ctx context.Context, id metering.EndpointID) error {
 	requested := "webhook-messages:" + principalOf(ctx).Tenant.ID.String()
 	if a := s.minutes.take(ctx, requested+":"+id.String(), requestedOfWebhook); !a.allowed {

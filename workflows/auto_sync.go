@@ -65,7 +65,7 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 			return err
 		}
 		for _, e := range page.Missed {
-			if err := handleProviderEventStart(b.tenant, e.CustomerID, e.RowID).apart(ctx); err != nil {
+			if err := handleProviderEventStart(b.tenant, e.CustomerID, e.RowID).startIndependent(ctx); err != nil {
 				return err
 			}
 		}
@@ -99,7 +99,7 @@ func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	if err != nil || !due.More {
 		return err
 	}
-	return closePeriodStart(b.tenant).apart(ctx)
+	return closePeriodStart(b.tenant).startIndependent(ctx)
 }
 
 // AutoSyncID returns the ID of a tenant's schedule. It is also the prefix of the workflow IDs of

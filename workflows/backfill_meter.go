@@ -129,5 +129,5 @@ func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionI
 
 // StartBackfillMeter starts a run that backfills the meter version, unless one is open.
 func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, version metering.MeterVersionID) error {
-	return backfillMeterStart(tenant, version).by(ctx, c)
+	return backfillMeterStart(tenant, version).startOrJoin(ctx, c)
 }

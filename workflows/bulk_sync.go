@@ -181,7 +181,7 @@ func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) e
 }
 
 func (b *bulkSync) startSync(ctx workflow.Context, customer metering.CustomerID) error {
-	return syncCustomerStart(b.tenant, customer, metering.Scheduled).apart(ctx)
+	return syncCustomerStart(b.tenant, customer, metering.Scheduled).startIndependent(ctx)
 }
 
 func (b *bulkSync) report(ctx workflow.Context) {

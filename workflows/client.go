@@ -23,10 +23,10 @@ const startTimeout = 10 * time.Second
 // askAgainAfter is the pause before AskAgain repeats a request.
 const askAgainAfter = 100 * time.Millisecond
 
-// by starts the run or joins the open one. It does not wait for the run, so no worker has to be
+// startOrJoin starts the run or joins the open one. It does not wait for the run, so no worker has to be
 // running. It returns CodeUnavailable if Temporal does not answer; the run may have started
 // nevertheless.
-func (s start) by(ctx context.Context, c client.Client) error {
+func (s start) startOrJoin(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := s.once(ctx, c); err != nil {

@@ -64,7 +64,7 @@ func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	if err != nil || len(lacking.Customers) == 0 {
 		return err
 	}
-	return reportClosedStart(b.tenant).apart(ctx)
+	return reportClosedStart(b.tenant).startIndependent(ctx)
 }
 
 // reportClosedStart returns the start of a sync of all customers with unreported usage in a closed
@@ -98,5 +98,5 @@ func closePeriodStart(tenant metering.TenantID) start {
 
 // StartClosePeriod starts a run that closes the tenant's due periods, unless one is open.
 func StartClosePeriod(ctx context.Context, c client.Client, tenant metering.TenantID) error {
-	return closePeriodStart(tenant).by(ctx, c)
+	return closePeriodStart(tenant).startOrJoin(ctx, c)
 }

@@ -175,5 +175,5 @@ func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID
 // StartDeliverWebhooks signals the open run or starts a new one, so that it checks for due
 // messages.
 func StartDeliverWebhooks(ctx context.Context, c client.Client, tenant metering.TenantID, endpoint metering.EndpointID) error {
-	return deliverWebhooksStart(tenant, endpoint).by(ctx, c)
+	return deliverWebhooksStart(tenant, endpoint).startOrJoin(ctx, c)
 }

@@ -67,5 +67,5 @@ func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) 
 // StartEraseCustomer starts a run that erases the customer, unless one is open. The caller commits
 // the erasure's row first.
 func StartEraseCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
-	return eraseCustomerStart(tenant, customer).by(ctx, c)
+	return eraseCustomerStart(tenant, customer).startOrJoin(ctx, c)
 }

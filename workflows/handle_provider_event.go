@@ -208,5 +208,5 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 // StartHandleProviderEvent starts a run that handles the event, unless one is open. The caller
 // commits the event's row first. The customer is 0 if the event concerns no customer in Odometer.
 func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) error {
-	return handleProviderEventStart(tenant, customer, row).by(ctx, c)
+	return handleProviderEventStart(tenant, customer, row).startOrJoin(ctx, c)
 }

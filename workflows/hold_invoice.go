@@ -269,7 +269,7 @@ func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, ho
 func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID) error {
 	s := holdInvoiceStart(tenant, customer, hold)
 	s.signal = ""
-	return s.by(ctx, c)
+	return s.startOrJoin(ctx, c)
 }
 
 // ReleaseHeldInvoice sends the release to the invoice's run, and starts the run if none is open.

@@ -152,5 +152,5 @@ func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationI
 // StartRotateCredential signals the open run or starts a new one, so that it reads the rotation
 // again. The old credential expires on time even without a run.
 func StartRotateCredential(ctx context.Context, c client.Client, tenant metering.TenantID, rotation metering.RotationID) error {
-	return rotateCredentialStart(tenant, rotation).by(ctx, c)
+	return rotateCredentialStart(tenant, rotation).startOrJoin(ctx, c)
 }

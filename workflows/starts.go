@@ -135,8 +135,9 @@ func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err err
 	return nil, nil
 }
 
-// apart starts an independent run, and returns when it has started or if one is already open.
-func (s start) apart(ctx workflow.Context) error {
+// startIndependent starts a run that does not end with the calling run. It returns when the run has started, or if
+// one is already open.
+func (s start) startIndependent(ctx workflow.Context) error {
 	err := s.child(ctx).GetChildWorkflowExecution().Get(ctx, nil)
 	var running *temporal.ChildWorkflowExecutionAlreadyStartedError
 	if errors.As(err, &running) {

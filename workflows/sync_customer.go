@@ -398,7 +398,7 @@ func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 	if !urgent {
 		s.priority = background
 	}
-	return s.by(ctx, c)
+	return s.startOrJoin(ctx, c)
 }
 
 // RestartSyncCustomer starts a run at background priority for requests that are open without a run.
@@ -406,5 +406,5 @@ func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
 	s := syncCustomerStart(tenant, customer, metering.Scheduled)
 	s.signal = ""
-	return s.by(ctx, c)
+	return s.startOrJoin(ctx, c)
 }

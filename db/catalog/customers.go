@@ -254,11 +254,11 @@ type KnownCustomer struct {
 	Since time.Time // time of creation
 }
 
-// Resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the instant
-// at which each was first seen, which becomes its creation time. A separate statement, sorted by external ID,
+// Resolve returns the customers of the external IDs, and creates the missing ones. seenAt maps each external ID to the
+// instant at which it was first seen. This becomes the creation time of a created customer. A separate statement, sorted by external ID,
 // inserts the missing customers, so that ingest never holds a lock on a customer.
-func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]KnownCustomer, error) {
-	externalIDs := slices.Sorted(maps.Keys(heardOf))
+func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, seenAt map[string]time.Time) (map[string]KnownCustomer, error) {
+	externalIDs := slices.Sorted(maps.Keys(seenAt))
 	found := make(map[string]KnownCustomer, len(externalIDs))
 	if err := s.find(ctx, tenant, externalIDs, found); err != nil || len(found) == len(externalIDs) {
 		return found, err
@@ -266,7 +266,7 @@ func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, heardO
 	missing := slices.DeleteFunc(externalIDs, func(id string) bool { _, ok := found[id]; return ok })
 	since := make([]time.Time, len(missing))
 	for i, id := range missing {
-		since[i] = heardOf[id]
+		since[i] = seenAt[id]
 	}
 	_, err := s.pool.Exec(ctx, `
 		insert into customers (tenant_id, external_id, created_at)

@@ -70,11 +70,11 @@ func OpenForIngest(ctx context.Context, url string, secret []byte, read ledger.R
 	return open(ctx, url, secret, read, pg.KeepWarm, pg.AvoidBitmapScans)
 }
 
-// OpenSmall opens exactly most connections, even if the URL sets another number, for lookups by key. Each
+// OpenSmall opens a fixed number of connections for lookups by key, even if the URL sets a different number. Each
 // statement is planned once for all arguments, because planning took twice as long as the lookup. The plan
 // uses an index even while the table is small.
-func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
-	return open(ctx, url, secret, nil, pg.PlanOncePerStatement(most))
+func OpenSmall(ctx context.Context, url string, secret []byte, connections int32) (*DB, error) {
+	return open(ctx, url, secret, nil, pg.PlanOncePerStatement(connections))
 }
 
 func open(ctx context.Context, url string, secret []byte, read ledger.ReadPrice, tunings ...pg.Tuning) (*DB, error) {

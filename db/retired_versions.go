@@ -20,9 +20,9 @@ type retiredVersion struct {
 	Version metering.MeterVersionID
 }
 
-// DropRetired drops the rollups of up to most versions that were retired over RetiredFor ago. It returns
-// the number of these versions.
-func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (int, error) {
+// DropRetired drops the rollups of meter versions that were retired more than RetiredFor ago, at most limit versions. It
+// returns the number of versions with dropped rollups.
+func (m Maintenance) DropRetired(ctx context.Context, now time.Time, limit int) (int, error) {
 	rows, err := m.pool.Query(ctx, `
 		select tenant_id, id
 		from meter_versions
@@ -30,7 +30,7 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 		  and dropped_at is null
 		  and retired_at < $1
 		order by retired_at
-		limit $2`, now.Add(-catalog.RetiredFor), most)
+		limit $2`, now.Add(-catalog.RetiredFor), limit)
 	if err != nil {
 		return 0, fmt.Errorf("find retired meter versions: %w", pg.Coded(err))
 	}

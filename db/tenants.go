@@ -42,7 +42,7 @@ func (s Tenants) Get(ctx context.Context, tenant metering.TenantID) (t metering.
 	return t, pg.Coded(err)
 }
 
-// After returns the ids of up to limit tenants with an id above after, in order.
+// After returns the next IDs of tenants in order, at most limit. It begins after the given ID.
 func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) ([]metering.TenantID, error) {
 	rows, err := s.pool.Query(ctx, `select id from tenants where id > $1 order by id limit $2`, after, limit)
 	if err != nil {

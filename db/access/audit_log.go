@@ -58,8 +58,7 @@ type AuditFilter struct {
 	End       *time.Time // exclusive
 }
 
-// List returns up to limit entries that precede the entry before, newest first. If before is 0, it starts
-// at the end of the log.
+// List returns up to limit entries, newest first. If before is not 0, it returns only entries with a smaller ID.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page pg.Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+audit.Columns+`

@@ -381,8 +381,8 @@ func scanDelivery(row pgx.CollectableRow) (d metering.Delivery, err error) {
 	return d, row.Scan(&d.ID, &d.Kind, &d.At, &d.Data, &d.Status, &d.Attempts, &d.DueAt, &d.SettledAt)
 }
 
-// List returns up to limit deliveries to the endpoint, newest first. If before is not zero, it starts with
-// the messages before it. status "" matches every delivery.
+// List returns up to limit deliveries to the endpoint, newest first. If before is not zero, it returns only
+// deliveries of messages with a smaller ID. An empty status matches every delivery.
 func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) (page pg.Page[metering.Delivery], err error) {
 	rows, err := s.pool.Query(ctx, selectDeliveries+`
 		  and (@status = '' or d.status = @status)

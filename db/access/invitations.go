@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invitations stores invitations. With the link of an invitation, a person becomes a member, or a
-// member resets the way of signing in. The methods ignore invitations that were accepted or
-// revoked, or have expired.
+// Invitations stores invitations. A person opens the link of an invitation to become a member, and a
+// member opens it to set a new password or OIDC account. The methods ignore invitations that were
+// accepted or revoked, or have expired.
 type Invitations struct{ pool pg.Beginner }
 
 const invitationColumns = `i.id, i.tenant_id, i.member_id, i.email, i.name, i.role, i.last_four, i.created_at, i.created_by, i.expires_at`
@@ -289,8 +289,8 @@ func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.
 	return i, orNoInvitation(err)
 }
 
-// setPerson replaces the person, that is the e-mail and password, as which a member signs in. It
-// ends the member's sessions, and deletes the previous person if no member refers to it.
+// setPerson sets the e-mail and password (the person) with which a member signs in, or removes them
+// for nil. It ends the member's sessions, and deletes the previous person if no member refers to it.
 func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, who *metering.PersonID) (m metering.Member, err error) {
 	former, err := lockMember(ctx, tx, tenant, id)
 	if err != nil {

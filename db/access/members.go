@@ -229,9 +229,9 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 }
 
 // SetPassword changes the password of a member's person in every tenant where the person is a member.
-// It ends the sessions of these members, except keep. It returns CodeConflict if the password was
-// changed meanwhile.
-func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHash []byte, keep uuid.UUID) error {
+// It ends the sessions of these members, except the given session. It returns CodeConflict if the
+// password was changed meanwhile.
+func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHash []byte, kept uuid.UUID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		same, err := samePerson(ctx, tx, m)
 		if err != nil {
@@ -245,7 +245,7 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 			return err
 		}
 		for _, m := range same {
-			if err := endSessions(ctx, tx, m.TenantID, m.ID, keep); err != nil {
+			if err := endSessions(ctx, tx, m.TenantID, m.ID, kept); err != nil {
 				return err
 			}
 			if err := audit.RecordChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String(), nil, audit.Fields{"password": audit.Secret(true)}); err != nil {

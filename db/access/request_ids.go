@@ -11,8 +11,8 @@ import (
 // RequestIDs stores the ids of signed requests, so that no request is accepted twice.
 type RequestIDs struct{ pool *pg.Pool }
 
-// Claim claims the id until expires, and reports whether it was free at now. now is the time with which the
-// caller has checked the age of the request. Therefore, replicas with different clocks do not accept a
+// Claim reserves the ID of a request until it expires. It returns false if the ID is already reserved at now, the time
+// with which the caller checked the age of the request. Therefore, replicas with different clocks do not accept a
 // repeat.
 func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id string, expires, now time.Time) (claimed bool, err error) {
 	tag, err := s.pool.Exec(ctx, `

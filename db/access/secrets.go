@@ -83,7 +83,7 @@ func (s Secrets) rewrap(ctx context.Context, table, column string, purpose seal.
 	plain, err := ring.Open(secret.Tenant, purpose, secret.Sealed)
 	if err != nil {
 		done.Unopened++
-		return nil //nolint:nilerr // counted, and told at the end: the others are rewrapped all the same
+		return nil //nolint:nilerr // the caller reports the count at the end, and rewraps the other secrets
 	}
 	sealed, err := ring.Seal(secret.Tenant, purpose, plain)
 	if err != nil {

@@ -161,11 +161,11 @@ func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor me
 // noSession makes endSessions end all sessions.
 var noSession = uuid.Nil
 
-// endSessions ends all sessions of a member except keep. The caller has locked the member's row, so that no
+// endSessions ends all sessions of a member, except the given session. The caller has locked the member's row, so that no
 // session begins meanwhile.
-func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, member metering.MemberID, keep uuid.UUID) error {
+func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, member metering.MemberID, kept uuid.UUID) error {
 	_, err := tx.Exec(ctx, `
 		update sessions set ended_at = now()
-		where tenant_id = $1 and member_id = $2 and id <> $3 and ended_at is null`, tenant, member, keep)
+		where tenant_id = $1 and member_id = $2 and id <> $3 and ended_at is null`, tenant, member, kept)
 	return err
 }

@@ -159,7 +159,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 			_, err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)
 		}
 		if err == nil && (change.Enabled != nil && *change.Enabled || change.URL != nil) {
-			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
+			err = resetFailures(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
 		}
 		if err != nil {
 			return sameURL(err)
@@ -210,8 +210,9 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 	return true, err
 }
 
-// startAnew resets the endpoint's failures and makes its pending deliveries due at once.
-func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool, now time.Time) error {
+// resetFailures resets the endpoint's failures, and makes its pending deliveries with a failed attempt due at once. If
+// enable is true, it also enables the endpoint.
+func resetFailures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update webhook_endpoints
 		set failures = 0, failing_since = null, backoff_until = null, lease_until = null,

@@ -43,11 +43,11 @@ func RecordDecision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d 
 	})
 }
 
-// differing returns the fields of one that other does not have, or that have a different value in other.
-func differing(one, other Fields) Fields {
+// differing returns the fields of the first set that the second set lacks, or has with a different value.
+func differing(first, second Fields) Fields {
 	var fields Fields
-	for name, value := range one {
-		if former, had := other[name]; had && reflect.DeepEqual(value, former) {
+	for name, value := range first {
+		if former, had := second[name]; had && reflect.DeepEqual(value, former) {
 			continue
 		}
 		if fields == nil {

@@ -87,7 +87,8 @@ func (v *verifier) missing(first, last metering.AuditID) {
 	v.brokenf("%s to %s are missing", first, last)
 }
 
-// end compares the chain that was read with the stored head, and with the expected head if there is one.
+// end compares the chain that was read with the stored head. If headless is true, no head is stored, and end reports
+// this instead. end also compares the chain with the expected head, if there is one.
 func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	switch {
 	case headless:

@@ -117,8 +117,8 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// stopCounting stops the meter's version that reads use from counting new events. If the version has already
-// stopped, its end stays unchanged. stopCounting also retires a version that is being backfilled.
+// stopCounting ends the counting of new events by the meter's current version, from which usage is read. If that version
+// has already ended, its end stays unchanged. stopCounting also retires a version that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {

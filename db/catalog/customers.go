@@ -197,9 +197,9 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 	return c, pg.Coded(err)
 }
 
-// List returns up to limit customers with an ID above after, in order of creation. archived includes
-// archived customers. search matches a part of the name or the external_id in either case, or the whole ID
-// or billing_provider_id; "" matches every customer.
+// List returns the next customers in order of creation, at most limit. It begins after the customer with the given
+// ID. It includes archived customers only if archived is true. The search matches a part of the name or of the
+// external_id in either case, or a whole ID or billing_provider_id. An empty search matches every customer.
 func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page pg.Page[metering.Customer], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+CustomerColumns+` from customers c
@@ -217,7 +217,7 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 	return page, pg.Coded(err)
 }
 
-// IDs returns up to limit customers with an ID above after, in order of creation.
+// IDs returns the next customers in order of creation, at most limit. It begins after the given ID.
 func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
 	ids, err := CustomerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
 	return ids, pg.Coded(err)

@@ -76,8 +76,8 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 	return next, pg.Coded(err)
 }
 
-// List returns up to limit meters with an id above after, ordered by id. It includes archived meters only
-// if archived is true.
+// List returns the next meters in order of ID, at most limit. It begins after the given ID. It includes archived meters
+// only if archived is true.
 func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page pg.Page[metering.Meter], err error) {
 	rows, err := s.pool.Query(ctx, SelectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
@@ -309,9 +309,9 @@ func (c MeterChange) applyTo(m *metering.Meter) {
 	SetField(&m.UsageScale, c.UsageScale)
 }
 
-// requireCountedSinceArchived returns CodeConflict while the meter counts the events that were received while it was
-// archived. The version that reads use until then lacks these events, so that late usage by it cannot be compared with
-// late usage by another version.
+// requireCountedSinceArchived returns CodeConflict until the meter has counted the events that were received while it was
+// archived. Until then, the current version lacks these events, so its late usage cannot be compared with that of a new
+// version.
 func requireCountedSinceArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	var counting bool
 	err := tx.QueryRow(ctx, `
@@ -336,8 +336,8 @@ func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.Tenan
 	return g, err
 }
 
-// Regroup publishes next, and returns it if it has to be backfilled. It retires all other versions except the
-// version that reads use: for example, an earlier version that is still backfilling.
+// Regroup publishes next, and returns it if it has to be backfilled. It retires all other versions except the current
+// one, from which usage is read. For example, it retires an earlier version that is still backfilling.
 func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err

@@ -79,8 +79,8 @@ func (s Plans) Get(ctx context.Context, tenant metering.TenantID, slug string) (
 	return p, nil
 }
 
-// List returns up to limit plans with an id above after, ordered by id. It includes archived plans only if
-// archived is true.
+// List returns the next plans in order of ID, at most limit. It begins after the given ID. It includes archived plans
+// only if archived is true.
 func (s Plans) List(ctx context.Context, tenant metering.TenantID, after metering.PlanID, limit int, archived bool) (page pg.Page[metering.Plan], err error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {

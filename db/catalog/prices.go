@@ -277,8 +277,8 @@ type MeterPrices struct {
 	Versions  []billing.Price
 }
 
-// List returns up to limit meters with an id above after for which the owner has prices, with these
-// prices.
+// List returns the next meters for which the owner has prices, with these prices, in order of meter ID. It begins after
+// the given ID, and returns at most limit meters.
 func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwner, after metering.MeterID, limit int) (page pg.Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
 	var meter metering.MeterID

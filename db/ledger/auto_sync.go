@@ -76,13 +76,13 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 	return saved, nil
 }
 
-// Applied records that the settings a are applied to the tenant's Temporal schedule. If newer settings are
-// stored, Applied marks those as not applied, because the caller may have overwritten the schedule with a.
-func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a metering.AutoSync) error {
+// Applied records that the given settings are applied to the tenant's Temporal schedule. If newer settings are
+// stored, Applied marks those as not applied, because the caller may have overwritten the schedule with older ones.
+func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, applied metering.AutoSync) error {
 	_, err := s.pool.Exec(ctx, `
 		update auto_syncs
 		set applied_at = case when updated_at = $2 then updated_at end
-		where tenant_id = $1`, tenant, a.UpdatedAt)
+		where tenant_id = $1`, tenant, applied.UpdatedAt)
 	if err != nil {
 		return fmt.Errorf("note auto-sync: %w", pg.Coded(err))
 	}

@@ -105,8 +105,8 @@ func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p b
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, time.Time{}, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })))
 }
 
-// priceChange returns the change that versions makes to the prices to which p belongs. These are the customer's
-// own prices if p has a customer, and otherwise the catalog's prices of the meter.
+// priceChange returns a change that applies the function versions to the stored versions of a price. These are the
+// customer's own prices if p has a customer, and otherwise the catalog's prices of the meter.
 func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
 	if p.CustomerID != 0 {
 		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, price: p, own: versions}
@@ -217,15 +217,15 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 	return impact, nil
 }
 
-// withAssignment returns a customer's assignments including a. Among assignments of the same instant, a is
-// last.
-func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.Assignment {
-	list = append(slices.Clone(list), a)
+// withAssignment returns a copy of the list with one more assignment. Among assignments from the same instant, the
+// added one is last.
+func withAssignment(list []billing.Assignment, added billing.Assignment) []billing.Assignment {
+	list = append(slices.Clone(list), added)
 	slices.SortStableFunc(list, func(a, b billing.Assignment) int { return a.EffectiveFrom.Compare(b.EffectiveFrom) })
 	return list
 }
 
-// withPrice returns versions after p is set.
+// withPrice returns a copy of the versions after the price is set.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
 	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
@@ -234,7 +234,7 @@ func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	return append(rest, p)
 }
 
-// withPriceAlone returns versions as if p had been the only price of its owner and meter.
+// withPriceAlone returns the versions as if the price had been the only price of its owner and meter.
 func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
 	p.EffectiveFrom = time.Time{}
 	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.SameSeries(p) }), p)

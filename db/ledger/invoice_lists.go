@@ -21,9 +21,8 @@ type InvoiceList struct {
 }
 
 // DueLists returns up to limit due invoice lists of a connection. A customer has a list while a reconciliation
-// is open. DueLists sets the next due time of each returned list to again. Listed replaces that time after the
-// worker has read the list. A list on which a worker crashes is therefore retried later, and does not block the
-// other lists.
+// is open. Each returned list becomes due again at the given time. Therefore, a list on which a worker crashes is
+// retried later, and does not block the other lists. After the worker has read a list, Listed replaces that time.
 func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, limit int, now, again time.Time) ([]InvoiceList, error) {
 	rows, err := s.pool.Query(ctx, `
 		with due as (

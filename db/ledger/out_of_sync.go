@@ -26,8 +26,8 @@ type CustomerPage struct {
 // scannedAtOnce is the maximum number of customers that one statement scans.
 const scannedAtOnce = 20_000
 
-// OutOfSync returns up to limit customers with an id above after that need a sync. A customer needs one
-// if it is not paused and one of these holds:
+// OutOfSync returns the next customers that need a sync, in order of ID, at most limit. It begins after the given ID.
+// A customer needs a sync if it is not paused and one of these holds:
 //   - The events, prices or connection of an open period differ from those that its reports take into account.
 //   - A report of a period is planned, being sent, or has an unknown outcome at the active connection.
 //   - The customer's state at the provider has not been read yet.

@@ -42,9 +42,9 @@ func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, conn
 	return w, nil
 }
 
-// Missed reports whether the provider no longer lists events that the walk needs. from is the time since which
-// the provider still lists events. Missed returns false for a walk that has begun.
-func (w EventWalk) Missed(from time.Time) bool {
+// HasGap reports whether a new walk needs events that the provider no longer lists. from is the creation time of the
+// oldest events that the provider still lists. HasGap returns false for a walk that has begun.
+func (w EventWalk) HasGap(from time.Time) bool {
 	return w.BeganAt == nil && w.Since.Add(listedAgain).Before(from)
 }
 
@@ -68,9 +68,8 @@ func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w Ev
 	return next, nil
 }
 
-// StoreListed stores a page of listed events, and last as the position of the walk. An empty last ends the
-// walk. StoreListed stores and returns only events of the tenant's customers that are not stored yet, oldest
-// first.
+// StoreListed stores a page of listed events, and the ID of the last listed event as the position of the walk. An
+// empty ID ends the walk. StoreListed stores and returns only new events of the tenant's customers, oldest first.
 func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (kept []KeptEvent, err error) {
 	if w.BeganAt == nil {
 		w.BeganAt = &now

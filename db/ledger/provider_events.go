@@ -83,8 +83,8 @@ func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, ro
 	return nil
 }
 
-// Open returns up to 1000 events of all tenants that were received before `before` and are not handled. It
-// returns the oldest events of each tenant, and the same number of each tenant that has enough. A tenant with a
+// Open returns up to 1000 unhandled events of all tenants that were received before the given instant. It returns the
+// oldest events of each tenant, and the same number for each tenant that has enough. A tenant with a
 // provider that does not answer therefore cannot crowd out the events of other tenants.
 func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent, error) {
 	rows, err := s.pool.Query(ctx, `

@@ -33,7 +33,7 @@ func (p Providers) Begin(ctx context.Context, tenant metering.TenantID, actor me
 	return p.save(ctx, tenant, actor, provider, true)
 }
 
-func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider, anew bool) (metering.Provider, error) {
+func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider, begin bool) (metering.Provider, error) {
 	err := pg.InTx(ctx, p.pool, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `
 			select 1
@@ -46,7 +46,7 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err != nil {
 			return err
 		}
-		if provider.ID, err = knownConnection(ctx, tx, tenant, provider, anew); err != nil {
+		if provider.ID, err = knownConnection(ctx, tx, tenant, provider, begin); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
@@ -75,8 +75,9 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 }
 
 // knownConnection returns the id of the stored connection that the provider continues, or 0 if the
-// provider is a new connection.
-func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider, anew bool) (id metering.ConnectionID, err error) {
+// provider is a new connection. If begin is true, only the active connection at the provider's
+// address is continued.
+func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider, begin bool) (id metering.ConnectionID, err error) {
 	err = tx.QueryRow(ctx, `
 		select id
 		from billing_connections
@@ -84,7 +85,7 @@ func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 		  and kind = $2
 		  and account = $5
 		  and livemode is not distinct from $6
-		  `+likeliest, tenant, provider.Kind, provider.Address, anew, provider.Account, provider.Livemode).Scan(&id)
+		  `+likeliest, tenant, provider.Kind, provider.Address, begin, provider.Account, provider.Livemode).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -240,11 +241,11 @@ func activeProvider(ctx context.Context, q pg.Querier, tenant metering.TenantID)
 }
 
 // Last returns the tenant's provider of a kind: the one at the address, otherwise the active or the
-// last retired one. If anew is true, it returns only the active one at the address, which Begin would
+// last retired one. If begin is true, it returns only the active one at the address, which Begin would
 // continue. A save without secrets keeps the secrets of this provider. Last returns CodeNotFound if
 // there is none.
-func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind metering.ProviderKind, address string, anew bool) (metering.Provider, error) {
-	last, err := providerWhere(ctx, p.pool, `kind = $2 `+likeliest, tenant, kind, address, anew)
+func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind metering.ProviderKind, address string, begin bool) (metering.Provider, error) {
+	last, err := providerWhere(ctx, p.pool, `kind = $2 `+likeliest, tenant, kind, address, begin)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Provider{}, metering.Errorf(metering.CodeNotFound, "no provider of this type was saved yet")
 	}

@@ -39,8 +39,8 @@ func (l Ledger) Books(ctx context.Context, tenant metering.TenantID, customer me
 // lineBytes is the approximate size of a statement's line.
 const lineBytes = 512
 
-// Statements returns the statements of up to limit of the customer's billing periods that precede the position
-// before, newest first. If periods have the same start, the one with the highest stream number comes first.
+// Statements returns up to limit statements of the customer's billing periods, newest first. It returns only periods
+// that precede the given position. If periods have the same start, the one with the highest stream number comes first.
 // Open periods are computed as of now.
 func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list pg.Page[billing.Statement], err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
@@ -120,14 +120,13 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 	return statements, nil
 }
 
-// StatementOf returns the statement of a billing period p of the customer for which is(p) returns true. In each
-// billing schedule, it considers the oldest such period. It prefers a schedule to which the meter belongs in
-// that period, and then the schedule with the lowest number. In addition to the periods of Statements, it
-// considers the current calendar period until the first billing period begins. It fails with CodeNotFound if
-// there is none.
-func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
+// StatementOf returns the statement of one of the customer's billing periods. In each billing schedule, it considers
+// the oldest period that matches the predicate. It prefers a schedule to which the meter belongs in that period, and
+// then the schedule with the lowest number. In addition to the periods of Statements, it considers the current calendar
+// period until the first billing period begins. It fails with CodeNotFound if no period matches.
+func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, matches func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
+		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, matches, now)
 		return err
 	})
 	if err != nil {
@@ -137,7 +136,7 @@ func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, custo
 }
 
 // statementOf is StatementOf, and also returns the facts of the schedule.
-func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
+func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, matches func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
 	streams, err := readStreams(ctx, q, read, tenant, customer, now)
 	if err != nil {
 		return s, nil, err
@@ -145,7 +144,7 @@ func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	var period billing.Period
 	for _, fed := range []bool{true, false} {
 		for _, stream := range streams {
-			p, found := stream.periodOf(is)
+			p, found := stream.periodOf(matches)
 			if of == nil && found && (!fed || len(stream.facts.FedIn(meter, []metering.Range{p.Range})) > 0) {
 				period, of = p, stream
 			}
@@ -160,10 +159,10 @@ func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	return of.books().StatementOf(period), of, nil
 }
 
-// periodOf returns the schedule's oldest period p for which is(p) returns true.
-func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, found bool) {
+// periodOf returns the schedule's oldest period that matches the predicate.
+func (r *factReader) periodOf(matches func(billing.Period) bool) (p billing.Period, found bool) {
 	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts), Stream: r.facts.Stream})
-	i := slices.IndexFunc(periods, is)
+	i := slices.IndexFunc(periods, matches)
 	if i < 0 {
 		return p, false
 	}

@@ -130,7 +130,7 @@ type OpenSyncs struct {
 	Customer metering.CustomerID
 }
 
-// Open returns the customers of all tenants with an open request that is older than before. It skips paused
+// Open returns the customers, of all tenants, with an open request from before the given instant. It skips paused
 // customers.
 func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) {
 	rows, err := s.pool.Query(ctx, `

@@ -199,13 +199,13 @@ func (v *alertReader) needs(meter metering.MeterID) bool {
 	})
 }
 
-// applying returns the alerts a that apply to the customer and for which is(a) returns true. An alert of a plan
-// applies if the customer has the plan at the instant at. For a billing period, at is the period's start,
-// because the plan at that instant charges the period.
-func (v *alertReader) applying(f *billing.Facts, at time.Time, is func(metering.Alert) bool) (alerts []metering.Alert) {
+// applying returns the alerts that match the predicate and apply to the customer. An alert of a plan applies if the
+// customer has the plan at the given instant. For a billing period, the instant is the period's start, because the plan
+// at the start charges the period.
+func (v *alertReader) applying(f *billing.Facts, at time.Time, matches func(metering.Alert) bool) (alerts []metering.Alert) {
 	plan := billing.PlanAt(f.Customer.Plans, at)
 	for _, a := range v.alerts {
-		if a.AppliesTo(f.Customer.ID, plan) && is(a) {
+		if a.AppliesTo(f.Customer.ID, plan) && matches(a) {
 			alerts = append(alerts, a)
 		}
 	}

@@ -243,8 +243,8 @@ func MarkDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condi
 	return err
 }
 
-// Firings returns up to limit firings of an alert with an ID below before, newest first. 0 starts at the
-// newest.
+// Firings returns up to limit firings of an alert, newest first. If before is not 0, it returns only firings with a
+// smaller ID.
 func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert metering.AlertID, before metering.FiringID, limit int) (page pg.Page[metering.Firing], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+firingColumns+`, c.external_id

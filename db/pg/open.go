@@ -44,11 +44,11 @@ func AvoidBitmapScans(config *pgxpool.Config) {
 	config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
 }
 
-// PlanOncePerStatement opens exactly most connections. Each connection plans a statement once for all arguments. The
-// plan uses an index even while the table is small.
-func PlanOncePerStatement(most int32) Tuning {
+// PlanOncePerStatement opens a fixed number of connections. Each connection plans a statement once for all arguments.
+// The plan uses an index even while the table is small.
+func PlanOncePerStatement(connections int32) Tuning {
 	return func(config *pgxpool.Config) {
-		config.MaxConns, config.MinConns = most, most
+		config.MaxConns, config.MinConns = connections, connections
 		config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	}

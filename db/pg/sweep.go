@@ -15,8 +15,8 @@ type OldRows struct {
 	Noun  string // for errors
 }
 
-// Sweep deletes up to limit rows, of any tenant, with a time in column By that is earlier than before. It skips rows
-// that another transaction has locked.
+// Sweep deletes up to limit rows, of any tenant, if the time in the column By is earlier than the given instant. It
+// skips rows that another transaction has locked.
 func (o OldRows) Sweep(ctx context.Context, q Querier, before time.Time, limit int) (deleted int64, err error) {
 	tag, err := q.Exec(ctx, `
 		delete from `+o.Table+`

@@ -192,10 +192,10 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		if err != nil {
 			return err
 		}
-		ours := make(map[time.Time]int64) // events by hour
+		counts := make(map[time.Time]int64) // counted events by hour of this transaction
 		var hour time.Time
-		_, err = pgx.ForEachRow(rows, []any{&hour}, func() error { ours[hour.UTC()] = 0; return nil })
-		if err != nil || len(ours) == 0 || g.Status != metering.Backfilling {
+		_, err = pgx.ForEachRow(rows, []any{&hour}, func() error { counts[hour.UTC()] = 0; return nil })
+		if err != nil || len(counts) == 0 || g.Status != metering.Backfilling {
 			return err
 		}
 		if err := refuseErasing(ctx, tx, tenant); err != nil {
@@ -204,11 +204,11 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
-		if err := s.countPast(ctx, tx, tenant, g, hours, ours); err != nil {
+		if err := s.countPast(ctx, tx, tenant, g, hours, counts); err != nil {
 			return err
 		}
 		var batch pgx.Batch
-		for hour, n := range ours {
+		for hour, n := range counts {
 			if n > 0 {
 				batch.Queue(`update backfill_hours set events = $4 where tenant_id = $1 and meter_version_id = $2 and hour = $3`, tenant, version, hour, n)
 			}
@@ -228,9 +228,9 @@ func meterVersionByID(ctx context.Context, q pg.Querier, tenant metering.TenantI
 	return g, err
 }
 
-// countPast adds the past events of the hours in ours to the rollups, and stores the number of counted events
-// per hour in ours. It writes the sums whenever they fill their memory budget.
-func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
+// countPast adds past events of the range to the rollups. It counts only events of hours that are keys of counts, and
+// stores the number of counted events of each hour there. It writes the sums whenever they fill their memory budget.
+func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, counts map[time.Time]int64) error {
 	room := s.memory.roomFor(tenant)
 	defer room.give()
 	sums := newRollups(room)
@@ -242,13 +242,13 @@ func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	}
 	count := func(e *metering.Event, late bool) error {
 		hour := e.At.UTC().Truncate(time.Hour)
-		n, ok := ours[hour]
+		n, ok := counts[hour]
 		if !ok {
 			return nil
 		}
 		m, err := sums.add(g, e, late)
 		if m.Verdict == metering.Counted {
-			ours[hour] = n + 1
+			counts[hour] = n + 1
 		}
 		return err
 	}

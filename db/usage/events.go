@@ -53,10 +53,10 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 	}
 }
 
-// Page returns up to limit events of a customer, or of WholeTenant, in the order of EventCursor.after. It starts
-// after the cursor after and ends with last; a nil cursor is no limit. It returns fewer events if they are large,
-// so read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if the
-// range begins before the events that are kept.
+// Page returns up to limit events of a customer, or of WholeTenant, in the order of EventCursor.after. The page
+// contains the events after the first cursor, up to and including the second. A nil cursor sets no bound. Page returns
+// fewer events if they are large, so read pages until one is empty. It holds no connection after it has returned. It
+// returns CodeInvalid if the range begins before the events that are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

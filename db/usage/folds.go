@@ -51,28 +51,28 @@ const foldLock = `hashtextextended('fold usage', $1)`
 // Tenant folds the tenant's added usage. It does nothing if another transaction is folding the tenant's usage.
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
-		if all, err := f.some(ctx, tenant); err != nil || all {
+		if done, err := f.foldOnce(ctx, tenant); err != nil || done {
 			return err
 		}
 	}
 }
 
-// some folds as much of the tenant's added usage as one statement may. all reports whether nothing is left, or another
-// transaction is folding the tenant's usage.
-func (f Folds) some(ctx context.Context, tenant metering.TenantID) (all bool, err error) {
-	all = true
+// foldOnce folds as much of the tenant's added usage as one statement may. done reports whether no added usage is left,
+// or another transaction is folding the tenant's usage.
+func (f Folds) foldOnce(ctx context.Context, tenant metering.TenantID) (done bool, err error) {
+	done = true
 	err = pg.InTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
 		var free bool
 		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
 			return err
 		}
-		all, err = foldSome(ctx, tx, tenant)
+		done, err = foldSome(ctx, tx, tenant)
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("fold usage: %w", err)
 	}
-	return all, nil
+	return done, nil
 }
 
 // All folds the added usage of every tenant in rounds. In each round, every tenant with added usage folds as much as
@@ -94,9 +94,9 @@ func (f Folds) All(ctx context.Context) (failed error) {
 			if skipped[tenant] {
 				continue
 			}
-			all, err := f.some(pg.For(ctx, tenant), tenant)
+			done, err := f.foldOnce(pg.For(ctx, tenant), tenant)
 			skipped[tenant], failed = err != nil, errors.Join(failed, err)
-			more = more || !all && err == nil
+			more = more || !done && err == nil
 		}
 	}
 	return failed

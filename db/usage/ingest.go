@@ -48,7 +48,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 			attempt.unarchive(ctx)
 			return attempt.outcomes, nil
 		}
-		if !repeatable(err) || pg.Wait(ctx, pause) != nil {
+		if !isRetryable(err) || pg.Wait(ctx, pause) != nil {
 			return nil, pg.Coded(err)
 		}
 	}
@@ -100,8 +100,8 @@ func (a *attempt) resolveCustomers(ctx context.Context) error {
 	return nil
 }
 
-// repeatable reports whether the attempt was rolled back for a reason that may be transient.
-func repeatable(err error) bool {
+// isRetryable reports whether a failed attempt was rolled back for a reason that may be transient.
+func isRetryable(err error) bool {
 	state := pg.SQLState(err)
 	return errors.Is(err, errErased) || state == pg.StateDeadlock || state == pg.StateSerialization || claimedMeanwhile(err) || pg.IsServerFault(err)
 }

@@ -132,11 +132,12 @@ func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 		}
 		r.Range.Start = e.At
 	}
-	return r.requireCurrent(ctx, s.pool)
+	return r.requireSameDefinition(ctx, s.pool)
 }
 
-// requireCurrent returns CodeOverloaded if the meter's definition has changed since the preview began.
-func (r *previewRead) requireCurrent(ctx context.Context, q pg.Querier) error {
+// requireSameDefinition returns an error if the meter's definition has changed since the preview began. The code is
+// CodeOverloaded, so that the caller tries again.
+func (r *previewRead) requireSameDefinition(ctx context.Context, q pg.Querier) error {
 	if r.Current == nil {
 		return nil
 	}
@@ -157,7 +158,7 @@ const longestTurn = 250 * time.Millisecond
 // requests read.
 func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	err := Usage{s.pool}.consistent(ctx, func(q pg.Querier) error {
-		if err := r.requireCurrent(ctx, q); err != nil {
+		if err := r.requireSameDefinition(ctx, q); err != nil {
 			return err
 		}
 		if err := r.open(ctx, q); err != nil {

@@ -110,7 +110,8 @@ func newRollups(room *rollupRoom) *rollups {
 	}
 }
 
-// add measures an event, and counts it if the verdict is metering.Counted.
+// add measures an event, and counts it if the verdict is metering.Counted. If late is true, the event counts as late
+// usage.
 func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Measurement, error) {
 	m, err := r.measure(g, e)
 	if err != nil || m.Verdict != metering.Counted {

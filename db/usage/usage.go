@@ -87,7 +87,8 @@ type RangeUsage struct {
 }
 
 // ReadTotals reads the usage of the meters in each range, in one statement. A meter without usage in a range has
-// no RangeUsage for that range. The meters in by are read by dimension.
+// no RangeUsage for that range. A meter with an entry in by is read by
+// dimension.
 func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, by)

@@ -234,9 +234,10 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	return all, nil
 }
 
-// batch returns up to most customers with an id of at least from, in order of id, and their rows.
-func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
-	if customers, err = catalog.CustomerIDs[int64](ctx, r.events.Querier, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
+// batch returns the next customers in order of ID, and their rows. It begins with the given ID, and returns at most limit
+// customers.
+func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, limit int) (customers []int64, all []BreakdownRow, err error) {
+	if customers, err = catalog.CustomerIDs[int64](ctx, r.events.Querier, r.events.tenant, from-1, limit); err != nil || len(customers) == 0 {
 		return nil, nil, err
 	}
 	if err := r.loadPlans(ctx, customers); err != nil {

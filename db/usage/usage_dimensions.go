@@ -17,8 +17,8 @@ type dimensionTally struct {
 	Tally
 }
 
-// Separate sets the meters to read by dimension, which are the meters in by. The statement separates their usage by
-// the values of the properties on which their prices depend. Call Separate before adding a range.
+// Separate makes the statement read meters by dimension: those with an entry in by. The statement separates their usage
+// by the values of the properties on which their prices depend. Call Separate before adding a range.
 func (s *usageStatement) Separate(meters []metering.Meter, by billing.ByDimension) {
 	var versions []int64
 	var properties []string

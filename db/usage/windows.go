@@ -296,10 +296,11 @@ func (r *WindowRead) Windows(ctx context.Context) (windows []Window, more bool, 
 	}
 }
 
-// windowsOf merges up to most rows, which are ordered by group and time, into windows. cut reports whether there
-// may be more rows.
-func (r *WindowRead) windowsOf(ctx context.Context, most int) (windows []Window, more, cut bool, err error) {
-	rows, err := r.rows(ctx, most)
+// windowsOf reads at most limit rows, ordered by group and time, and merges them into windows. more reports whether
+// there are more windows than r.Limit. cut reports whether there may be more rows. In this case, windowsOf returns no
+// windows.
+func (r *WindowRead) windowsOf(ctx context.Context, limit int) (windows []Window, more, cut bool, err error) {
+	rows, err := r.rows(ctx, limit)
 	if err != nil {
 		return nil, false, false, err
 	}
@@ -342,7 +343,7 @@ func (r *WindowRead) windowsOf(ctx context.Context, most int) (windows []Window,
 			return windows, true, false, nil
 		}
 	}
-	if err := rows.Err(); err != nil || read == most {
+	if err := rows.Err(); err != nil || read == limit {
 		return nil, false, true, err
 	}
 	return windows, slices.ContainsFunc(edges, add), false, nil

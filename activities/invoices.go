@@ -88,7 +88,7 @@ func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result L
 		var read []metering.CustomerID
 		for _, list := range few {
 			err := a.listInvoices(ctx, in.TenantID, list)
-			if a.judgeList(ctx, list, err, silent) {
+			if a.affectsAll(ctx, list, err, silent) {
 				return result, err
 			}
 			if silent = metering.CodeOf(err) == metering.CodeProviderDown; err != nil {
@@ -108,24 +108,26 @@ func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result L
 	return result, nil
 }
 
-// judgeList reports whether a customer's failure affects all customers. It logs any other failure.
-func (a *Activities) judgeList(ctx context.Context, list ledger.InvoiceList, err error, silent bool) (everybodys bool) {
+// affectsAll reports whether the failure of a customer's list affects all customers. Such a failure is a refusal that is
+// not limited to the customer, or the end of ctx. An unavailable provider counts only if silent is true: the provider
+// did not answer for the previous customer either. affectsAll logs any other failure.
+func (a *Activities) affectsAll(ctx context.Context, list ledger.InvoiceList, err error, silent bool) (affects bool) {
 	if err == nil {
 		return false
 	}
 	var own providers.OwnRefusal
 	switch metering.CodeOf(err) {
 	case metering.CodeProviderDown:
-		everybodys = silent
+		affects = silent
 	case metering.CodeProviderRefuse:
-		everybodys = !errors.As(err, &own)
+		affects = !errors.As(err, &own)
 	default:
-		everybodys = ctx.Err() != nil
+		affects = ctx.Err() != nil
 	}
-	if !everybodys {
+	if !affects {
 		activity.GetLogger(ctx).Warn("the worker could not list a customer's invoices; it tries again with the next run", "customer", list.Customer.String(), "error", failureText(err))
 	}
-	return everybodys
+	return affects
 }
 
 // listInvoices reads and stores the customer's invoices at the provider since the start of the

@@ -17,7 +17,8 @@ func (a *Activities) MakeChunks(ctx context.Context) error {
 // sweptAtOnce is the number of rows that one statement deletes.
 const sweptAtOnce = 10_000
 
-// inParts calls do with most, the maximum size of a part, until do returns a smaller number.
+// inParts calls do repeatedly with the maximum number of rows of a part. It returns when do has handled fewer rows, or
+// fails.
 func inParts[N int | int64](most int, do func(most int) (N, error)) error {
 	for {
 		n, err := do(most)

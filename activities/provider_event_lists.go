@@ -54,7 +54,7 @@ func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEvents
 	if err != nil {
 		return ListEventsResult{}, err
 	}
-	if from := now.Add(-list.KeepsEvents()); walk.Missed(from) {
+	if from := now.Add(-list.KeepsEvents()); walk.HasGap(from) {
 		activity.GetLogger(ctx).Warn("the provider no longer lists events of this time range; the worker lists invoices of open reconciliations instead",
 			"tenant", in.TenantID.String(), "since", walk.Since.UTC().Format(time.RFC3339), "until", from.UTC().Format(time.RFC3339))
 		a.metrics.gaps.Inc()

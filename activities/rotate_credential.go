@@ -53,14 +53,16 @@ type EndRotationInput struct {
 	AtOnce bool `json:"at_once"`
 }
 
-// EndRotation revokes the old credential if its time is over.
+// EndRotation revokes the old credential if the overlap is over, or at once if AtOnce is set. A rotation that has
+// already ended stays unchanged.
 func (a *Activities) EndRotation(ctx context.Context, in EndRotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.End(ctx, in.TenantID, in.RotationID, in.AtOnce, a.now())
 	return rotationResult(r), err
 }
 
-// KeepBoth ends the rotation and leaves both credentials valid.
+// KeepBoth ends the rotation and leaves both credentials valid until their own expiries. After the overlap, it revokes
+// the old credential instead.
 func (a *Activities) KeepBoth(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Keep(ctx, in.TenantID, in.RotationID, a.now())

@@ -90,9 +90,10 @@ func ensureSchedule(ctx context.Context, c client.Client, runs start, options cl
 	return nil
 }
 
-// createOrUpdate creates a schedule or updates the existing one. It pauses and resumes with an
-// update, because Temporal keeps only one pending request to trigger, pause or resume a schedule. A
-// request to resume would replace a pending trigger, and the triggered run would never start.
+// createOrUpdate creates a schedule, or updates the spec, action and policies of the existing one. If
+// setPaused is true, the update also pauses or resumes the schedule. A separate request to resume could
+// replace a pending trigger, because Temporal keeps only one pending request of a schedule. The
+// triggered run would then never start.
 func createOrUpdate(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
 	_, err := c.ScheduleClient().Create(ctx, options)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {

@@ -16,7 +16,7 @@ type SyncProgress struct {
 	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if no attempt failed" example:"the webhook answered 503"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt or a pause, if the time is unknown, and in the list of syncs"`
 	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. The list of syncs shows this field only for paused customers"`
-	Pause          *syncPause `json:"pause,omitempty"` // nil unless the customer was paused through the API; the Temporal UI stores no actor and no reason of a pause
+	Pause          *syncPause `json:"pause,omitempty"` // nil unless the customer was paused through the API; a pause in the Temporal UI is not stored
 	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. The fields 'paused' and 'next_attempt_at' can then be absent. The list of syncs does not have this field"`
 }
 

@@ -8,8 +8,8 @@ import (
 // formula recomputes a step from its parts and the earlier steps in b.
 type formula func(s *statementStep, b breakdown) *big.Rat
 
-// formulas has each step that a statement can contain.
-// A step without a formula is taken as stated.
+// formulas maps each step that a statement can contain to its formula. The amount of a step without a formula is
+// not recomputed.
 //
 //nolint:gochecknoglobals // a table
 var formulas = map[string]formula{

@@ -79,9 +79,9 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, made)
 }
 
-// newPassword returns the owner's password, or "" if email is empty. made is the password if it was
-// generated, otherwise "".
-func newPassword(email string, fromStdin bool, in io.Reader) (password, made string, err error) {
+// newPassword returns the owner's password, or "" if email is empty. If fromStdin is true, it reads
+// the password from in. Otherwise it generates the password, and also returns it as generated.
+func newPassword(email string, fromStdin bool, in io.Reader) (password, generated string, err error) {
 	if email == "" {
 		return "", "", nil
 	}
@@ -89,8 +89,8 @@ func newPassword(email string, fromStdin bool, in io.Reader) (password, made str
 		return "", "", err
 	}
 	if !fromStdin {
-		made = rand.Text()
-		return made, made, nil
+		generated = rand.Text()
+		return generated, generated, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(in, 1<<10))
 	if err != nil {

@@ -185,7 +185,8 @@ type cachedCheck struct {
 	before *big.Rat
 }
 
-// newCheck finds or creates the entry of a check.
+// newCheck returns the check with its cache entry, and creates the entry if it is missing. The entry is nil if the cache
+// is disabled or full, or if the amount is invalid.
 func (c *quotaCache) newCheck(check QuotaCheck) *cachedCheck {
 	amount, ok := parseAmount(check.Amount)
 	if c.maxStaleness == 0 || !ok {
@@ -268,7 +269,8 @@ func (e *cachedQuota) decide(amount *big.Rat, now time.Time, maxStaleness time.D
 	return decision, amount.Cmp(remaining) <= 0
 }
 
-// storeAnswer stores the answer to the check's request. The answer is nil if there is none.
+// storeAnswer ends the check's request. If allowed is true, it counts the amount as used. It stores the answer, unless
+// the answer is nil or the cache has the answer to a later request.
 func (c *cachedCheck) storeAnswer(answer *QuotaDecision, allowed bool) {
 	if c.entry == nil {
 		return

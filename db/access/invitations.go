@@ -289,8 +289,8 @@ func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.
 	return i, orNoInvitation(err)
 }
 
-// setPerson sets the e-mail and password (the person) with which a member signs in, or removes them
-// for nil. It ends the member's sessions, and deletes the previous person if no member refers to it.
+// setPerson replaces the e-mail and password (the person) with which a member signs in. It ends the
+// member's sessions, and deletes the previous person if no member refers to it.
 func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, who *metering.PersonID) (m metering.Member, err error) {
 	former, err := lockMember(ctx, tx, tenant, id)
 	if err != nil {

@@ -40,7 +40,7 @@ func ParseDecimal(literal string) (Decimal, error) {
 	return Decimal{d}, nil
 }
 
-// ParseRounded parses a JSON number literal with |value| < 10^18 and rounds it half to even to places
+// ParseRounded parses a JSON number literal with |value| < 10^18, and rounds it half to even to the given number of
 // decimals.
 func ParseRounded(literal string, places int32) (Decimal, error) {
 	d, err := parse(literal)
@@ -161,15 +161,16 @@ func (x Decimal) DivUp(n int64) Decimal {
 	return whole
 }
 
-// Div returns x / n for a positive n: exactly if the quotient ends, otherwise rounded half to
-// even. Rounding the result, or comparing it with a decimal, gives the same as with the exact
-// quotient for up to places decimals, or as many as x has.
+// Div returns x / n for a positive n. The result is exact if the quotient has finitely many
+// decimals. Otherwise, it is rounded half to even. Let k be the larger of places and the number of
+// decimals of x. Rounding the result to at most k decimals gives the same as rounding the exact
+// quotient. So does comparing it with a number of at most k decimals.
 //
-// Proof: let k be the larger of places and the decimals of x, and q = x / n. A multiple t of
-// 10^-k differs from q by 0 or by at least 10^-k / n. The result has k + b decimals, where
-// b is the bit length of n. It differs from q by at most 10^-(k+b) / 2, which is less than
-// 10^-k / n since n < 2^b. So it is on the same side of t as q. If q ends, n divides
-// x × 10^k × 2^i × 5^j with i, j < b, so k + b decimals hold q.
+// Proof: let q = x / n. A multiple t of 10^-k differs from q by 0 or by at least 10^-k / n. The
+// result has k + b decimals, where b is the bit length of n. It differs from q by at most
+// 10^-(k+b) / 2, which is less than 10^-k / n since n < 2^b. So it is on the same side of t as q.
+// If q has finitely many decimals, n divides x × 10^k × 2^i × 5^j with i, j < b, so k + b decimals
+// hold q.
 func (x Decimal) Div(n int64, places int32) Decimal {
 	k := max(places, -x.d.Exponent())
 	return Decimal{divideEven(x.d, n, k+int32(bits.Len64(uint64(n))))}
@@ -178,7 +179,7 @@ func (x Decimal) Div(n int64, places int32) Decimal {
 // Decimals returns the number of digits after the decimal point.
 func (x Decimal) Decimals() int32 { return max(-x.d.Exponent(), 0) }
 
-// divideEven returns x / n rounded half to even to places decimals.
+// divideEven returns x / n, rounded half to even to the given number of decimals.
 func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 	by := decimal.NewFromInt(n)
 	q, r := x.QuoRem(by, places)
@@ -194,9 +195,9 @@ func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 	return q
 }
 
-// Round returns x rounded half to even to places decimals.
+// Round returns x, rounded half to even to the given number of decimals.
 func (x Decimal) Round(places int32) Decimal {
-	if x.d.Exponent() >= -places { // x has no more than places decimals
+	if x.d.Exponent() >= -places { // rounding changes nothing
 		return x
 	}
 	return Decimal{x.d.RoundBank(places)}
@@ -207,7 +208,7 @@ func (x Decimal) percentOf(of Decimal) Decimal {
 	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(of.d, 2)}
 }
 
-// percentDown returns x / of × 100, rounded toward zero to places decimals.
+// percentDown returns x / of × 100, rounded toward zero to the given number of decimals.
 func (x Decimal) percentDown(of Decimal, places int32) Decimal {
 	percent, _ := x.d.Mul(decimal.NewFromInt(100)).QuoRem(of.d, places)
 	return Decimal{percent}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a JSON object that a client chooses.
+// Limits on JSON that a client sends, such as the properties of an event.
 const (
 	MaxPropertiesBytes = 16 << 10
 	maxPropertiesDepth = 32

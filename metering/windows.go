@@ -86,7 +86,7 @@ func offset(t time.Time, zone *time.Location) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// offsetChange returns the instant after from, and not after until, at which the zone's offset changes. It
+// offsetChange returns the instant between from (exclusive) and until (inclusive) at which the zone's offset changes. It
 // compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the end of a year in a
 // zone that is defined by a rule.
 func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, changes bool) {

@@ -1,6 +1,6 @@
-// Package migrations is the schema's only home: numbered SQL files, applied in
-// order by package db. A released file never changes: a database knows which
-// ones made it.
+// Package migrations contains the schema as numbered SQL files, which package
+// db applies in order. A released file never changes, because each database
+// stores the digests of the files that were applied to it.
 package migrations
 
 import (

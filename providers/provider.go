@@ -66,8 +66,8 @@ type EventQuestion struct {
 	After string    // Last of the previous page; "": the first page
 }
 
-// EventPage is a page of events. It omits events that cannot be decoded, and events for which Verify would
-// return false in ours.
+// EventPage is a page of events. It omits events that cannot be decoded, and events that a caller of Verify would
+// ignore.
 type EventPage struct {
 	Events []metering.ProviderEvent
 	Last   string // id of the page's last event; "": the page is empty
@@ -108,9 +108,10 @@ type InvoiceListQuestion struct {
 	Destinations []billing.Destination // current and previous destinations of its usage, in any order
 }
 
-// ListedInvoices holds a customer's invoices, and the subscriptions that will create no more invoices. Such
-// a subscription was canceled before the end of its last period, and billed usage that Odometer reports.
-// ListInvoices reads the subscriptions before it lists the invoices, and finds no draft of such a subscription.
+// ListedInvoices holds the invoices of a customer, and the subscriptions that will create no more invoices. Such
+// a subscription was canceled before the end of its last period, and one of its items is or was a destination of usage.
+// A subscription with a draft invoice is not in Ended. ListInvoices reads the subscriptions before the invoices, so that
+// it does not miss their last invoices.
 type ListedInvoices struct {
 	Invoices []string // ids, oldest first
 	Ended    []metering.EndedSubscription

@@ -109,7 +109,7 @@ func (c *Client) checkPermissions(ctx context.Context, key string) error {
 		answer, err := judge(x, c.backend.CallRaw(need.method, need.path, key, need.query, &stripego.Params{Context: ctx}, &ignored))
 		switch {
 		case answer.Status == http.StatusForbidden:
-			lacks = append(lacks, need.what+within(answer.Permission))
+			lacks = append(lacks, need.what+inParentheses(answer.Permission))
 		case answer.Status == http.StatusUnauthorized || metering.CodeOf(err) == metering.CodeProviderDown:
 			return err
 		}

@@ -28,7 +28,8 @@ const (
 // charges sets the destination of each meter's charge: the next invoice of a subscription. If a subscription
 // in side.Others bills the meter's usage, it also bills the charge. Otherwise side.Subscription bills the
 // charge. If no meter's price identifies side.Subscription, it is the customer's only subscription. Without
-// a subscription, each period gets a standalone invoice.
+// a subscription, each period gets a standalone invoice. If stopped is true, a subscription is unpaid, paused or
+// incomplete, and the charges wait instead.
 func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
 	reason, refused := subscribe(side, items, stopped, q), ""
 	if reason == "" || len(side.Others) > 0 {

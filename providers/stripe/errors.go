@@ -136,7 +136,7 @@ func (a *answered) verdict(message string) error {
 	case a.Status == http.StatusUnauthorized:
 		return refuse("Stripe rejected the API key; save another key with PUT /v1/billing/provider")
 	case a.Status == http.StatusForbidden:
-		return refuse("the API key lacks a permission at Stripe%s; grant it there, or save another key with PUT /v1/billing/provider", within(a.Permission))
+		return refuse("the API key lacks a permission at Stripe%s; grant it there, or save another key with PUT /v1/billing/provider", inParentheses(a.Permission))
 	case strings.Contains(message, notLegacyText):
 		a.cause = ErrNotLegacy
 		return refuse("the subscription item accepts meter events, not usage records; sync again")
@@ -161,8 +161,8 @@ func (a *answered) words() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code))
 }
 
-// within returns the word in parentheses after a space, or "" for no word.
-func within(word string) string {
+// inParentheses returns a space and the word in parentheses, or "" for an empty word.
+func inParentheses(word string) string {
 	if word == "" {
 		return ""
 	}

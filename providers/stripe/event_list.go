@@ -52,7 +52,7 @@ func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q pro
 		}
 		read, err := parseEvent(text)
 		if err != nil {
-			continue // Verify also rejects such an event when Stripe delivers it
+			continue // the event cannot be decoded; Verify rejects it too if Stripe delivers it
 		}
 		if event, ours := read.about(c); ours {
 			page.Events = append(page.Events, event)

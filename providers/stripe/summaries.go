@@ -75,7 +75,7 @@ type recordSummary struct {
 
 func (s recordSummary) id() string { return s.ID }
 
-// holds reports whether the period contains at. A period excludes its start and includes its end:
+// holds reports whether the period contains the given time. A period excludes its start and includes its end:
 // https://docs.stripe.com/api/usage-record-summary
 func (s recordSummary) holds(at time.Time) bool {
 	return at.Unix() > s.Period.Start && (s.Period.End == 0 || at.Unix() <= s.Period.End)

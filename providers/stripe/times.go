@@ -27,8 +27,8 @@ func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Tim
 // after the start. The start itself belongs to the previous period.
 func RecordTime(start time.Time) time.Time { return start.Truncate(time.Second).Add(time.Second) }
 
-// EventTime moves at into the whole minutes from start to end. Stripe's summaries cover whole minutes only,
-// so an event outside them could be billed but not read.
+// EventTime returns the given time in whole seconds, limited to the whole minutes between start and end. Stripe's
+// summaries cover only whole minutes, so an event outside them could be billed, but not read.
 func EventTime(at, start, end time.Time) time.Time {
 	from, until := wholeMinutes(start, end)
 	last := until.Add(-time.Second)

@@ -105,7 +105,7 @@ func (s *Server) Sign(customer string, r metering.Range) {
 	s.accounts[customer] = contract{r.Start, r.End}
 }
 
-// Lose accepts the next n reports and drops their responses.
+// Lose makes the server accept the next n reports without a response.
 func (s *Server) Lose(n int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -8,8 +8,8 @@ import (
 	"text/template"
 )
 
-// try is a command and its answer, which is the same on any day because the command uses a new customer
-// each time.
+// try is a command of README.md and its expected output. Each run creates a new customer, so the output does not change
+// from run to run.
 type try struct{ Says, Command, Answer string }
 
 // tries are also in README.md, word for word, and a test runs them. 1250 calls cost 25 + (1250 - 1000) ×

@@ -72,7 +72,7 @@ func (o *outage) goDown(ctx context.Context) error {
 	if err := o.behave(ctx, stripetest.Behaviour{Status: http.StatusServiceUnavailable, Times: always}); err != nil {
 		return err
 	}
-	if err := o.use(ctx); err != nil {
+	if err := o.sendUsage(ctx); err != nil {
 		return err
 	}
 	answers := o.syncAll(ctx)
@@ -114,7 +114,7 @@ func (o *outage) hang(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.use(ctx); err != nil {
+	if err := o.sendUsage(ctx); err != nil {
 		return err
 	}
 	answers := o.syncAll(ctx)
@@ -155,8 +155,9 @@ func (o *outage) records(ctx context.Context) (taken int, err error) {
 	return taken, err
 }
 
-// use sends usage of every customer, some of it in fractions, which Stripe does not accept.
-func (o *outage) use(ctx context.Context) error {
+// sendUsage sends events of every customer to Odometer. Some values are fractions, although Stripe accepts only whole
+// units.
+func (o *outage) sendUsage(ctx context.Context) error {
 	values := []struct {
 		kind  string
 		value json.Number

@@ -24,7 +24,7 @@ func (s *server) registerAlerts() {
 			"- Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.\n"+
 			"- `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.\n"+
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.\n"+
-			"- An alert of a plan compares only billing periods to which the prices of the plan apply.\n"+
+			"- An alert of a plan evaluates only billing periods to which the prices of the plan apply.\n"+
 			"- A `spend` alert also requires the permission `billing:read`.\n"+
 			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
 	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",

@@ -167,7 +167,7 @@ func insertRotation(ctx context.Context, tx pgx.Tx, actor metering.Actor, r *met
 	}).Scan(&r.ID)
 }
 
-// endOld revokes the old credential at the instant at and ends its rotation.
+// endOld revokes the old credential at the given instant, and ends its rotation.
 func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, actor metering.Actor, at time.Time) error {
 	if err := revokeOld(ctx, tx, *r, at); err != nil {
 		return err

@@ -160,7 +160,7 @@ func orNoInvitation(err error) error {
 	return pg.Coded(err)
 }
 
-// List returns up to limit pending invitations with an id above after, ordered by id.
+// List returns the next pending invitations in order of ID, at most limit. It begins after the given ID.
 func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) (page pg.Page[metering.Invitation], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+invitationColumns+` from invitations i
@@ -279,8 +279,8 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 	return m, err
 }
 
-// take marks a pending invitation as accepted and returns it. The condition refers to named as $1, to now as
-// $2, and to more as $3 and later.
+// take marks a pending invitation as accepted and returns it. In the condition, $1 is the first argument,
+// $2 is the current time, and $3 and later are the other arguments.
 func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
 	err = tx.QueryRow(ctx, `
 		update invitations i set accepted_at = $2

@@ -74,7 +74,7 @@ func memberConflict(err error) error {
 
 var errNoMember = metering.Errorf(metering.CodeNotFound, "there is no such member")
 
-// List returns up to limit members with an id above after, ordered by id.
+// List returns the next members in order of ID, at most limit. It begins after the given ID.
 func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) (page pg.Page[metering.Member], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+memberColumns+` from members m

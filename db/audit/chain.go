@@ -86,29 +86,29 @@ type keyHolder interface {
 	AuditKey() Key // nil if it was opened without the secret
 }
 
-// Wrap returns a function that runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
-// the pool or, for a nested transaction, the outer transaction. To write entries, the pool needs a method AuditKey.
-func Wrap(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
+// Wrap returns a function that runs fn in an auditedTx, and then writes the entries that fn has recorded. The parent
+// is the pool or, for a nested transaction, the outer transaction. To write entries, the pool needs a method AuditKey.
+func Wrap(ctx context.Context, parent any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}
 		if err := fn(audited); err != nil {
 			return err
 		}
-		return audited.finish(ctx, within)
+		return audited.finish(ctx, parent)
 	}
 }
 
-// finish writes the entries. If within is an outer transaction, finish adds them to that transaction's entries
+// finish writes the entries. If the parent is an outer transaction, finish adds them to that transaction's entries
 // instead.
-func (t *auditedTx) finish(ctx context.Context, within any) error {
-	if outer, nested := within.(*auditedTx); nested {
+func (t *auditedTx) finish(ctx context.Context, parent any) error {
+	if outer, nested := parent.(*auditedTx); nested {
 		outer.entries = append(outer.entries, t.entries...)
 		return nil
 	}
 	if len(t.entries) == 0 {
 		return nil
 	}
-	keyed, ok := within.(keyHolder)
+	keyed, ok := parent.(keyHolder)
 	if !ok || keyed.AuditKey() == nil {
 		return errors.New("write audit log: the store was opened without the secret")
 	}

@@ -23,8 +23,8 @@ type Personal string
 // Secret is an audited field that reports whether a secret is set. The log never stores the secret.
 type Secret bool
 
-// RecordChange records an entry with the fields that differ between before and after. before is nil for a new
-// resource, after for a deleted one.
+// RecordChange records the change of a resource, with the fields that differ. The fields before the change are nil for
+// a new resource, and the fields after the change are nil for a deleted one.
 func RecordChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string, before, after Fields) error {
 	return RecordDecision(ctx, tx, tenant, Decision{Actor: actor, Action: action, Resource: resource}, before, after)
 }

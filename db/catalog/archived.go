@@ -18,7 +18,7 @@ func ArchivedAt(of string) string {
 	return `coalesce(` + of + `.archived_at, timestamptz '0001-01-01')`
 }
 
-// setArchived archives a row, or unarchives it if at is zero. changed is false if the row was in that state
+// setArchived archives a row, or unarchives it if the instant is zero. changed is false if the row was in that state
 // already.
 func setArchived(ctx context.Context, tx pgx.Tx, table string, tenant metering.TenantID, id int64, at time.Time) (changed bool, err error) {
 	tag, err := tx.Exec(ctx, `
@@ -30,7 +30,7 @@ func setArchived(ctx context.Context, tx pgx.Tx, table string, tenant metering.T
 	return tag.RowsAffected() > 0, err
 }
 
-// auditArchived records in the audit log that a resource was archived, or unarchived if at is zero.
+// auditArchived records in the audit log that a resource was archived, or unarchived if the instant is zero.
 func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, noun, id string, at time.Time) error {
 	action := noun + ".archive"
 	if at.IsZero() {
@@ -39,7 +39,7 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	return audit.RecordChange(ctx, tx, tenant, actor, action, id, audit.Fields{"archived": at.IsZero()}, audit.Fields{"archived": !at.IsZero()})
 }
 
-// Archive hides the customer from lists from an instant on, or unarchives it if at is zero. Counting and
+// Archive hides the customer from lists from an instant on, or unarchives it if the instant is zero. Counting and
 // billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -84,7 +84,7 @@ func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, 
 	})
 }
 
-// Archive hides the plan from lists from an instant on, or unarchives it if at is zero. Customers with the
+// Archive hides the plan from lists from an instant on, or unarchives it if the instant is zero. Customers with the
 // plan keep the plan, but the plan cannot be assigned to other customers.
 func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -175,7 +175,7 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 	return backfilling, nil
 }
 
-// archiveMeter archives a meter under the tenant's lock, or unarchives it if at is zero.
+// archiveMeter archives a meter under the tenant's lock, or unarchives it if the instant is zero.
 func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug string, at time.Time) (m metering.Meter, changed bool, err error) {
 	if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 		return m, false, err

@@ -336,7 +336,7 @@ func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.Tenan
 	return g, err
 }
 
-// Regroup publishes next, and returns it if it has to be backfilled. It retires all other versions except the current
+// Regroup publishes a new version, and returns it if it has to be backfilled. It retires all other versions except the current
 // one, from which usage is read. For example, it retires an earlier version that is still backfilling.
 func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {

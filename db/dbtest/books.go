@@ -47,7 +47,7 @@ func (b *Books) exec(sql string, args pgx.NamedArgs) {
 	require.NoError(b, err)
 }
 
-// Period stores a billing period of the subscription sub_1.
+// Period stores a billing period of the subscription sub_1. If closed is true, the period was closed at its end.
 func (b *Books) Period(customer metering.CustomerID, r metering.Range, closed bool) (id metering.PeriodID) {
 	b.Helper()
 	b.scan(`

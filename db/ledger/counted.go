@@ -72,7 +72,7 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 	return open, err
 }
 
-// counted adds up the reported usage of each target. which is the SQL condition that selects the targets.
+// counted adds up the reported usage of each target. condition is the SQL condition that selects the targets.
 //
 // If a report replaces the previous one, Counted.Range is the whole subscription period, because some providers
 // return only the total of a whole period. Several of the customer's billing periods may share a subscription
@@ -80,7 +80,7 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 //
 // If reports add up, counted also includes reports of series that began earlier, if their provider time is in
 // the subscription period. Odometer sent these reports before it knew of the new subscription period.
-func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
+func (l Ledger) counted(ctx context.Context, condition string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select min(s.meter_id), s.target, s.method, d.provider_customer,
 		  part.counted_from, part.counted_until,
@@ -113,7 +113,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		    and (not part.after_series or r.provider_time >= part.starts_at)) last
 		where d.tenant_id = @tenant
 		  and (not part.after_series or s.counting = 'adds')
-		  `+which+`
+		  `+condition+`
 		group by 2, 3, 4, 5, 6
 		order by 5, 2`, args)
 	if err != nil {

@@ -221,8 +221,8 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return all, err
 }
 
-// scannedUntil returns the last customer of a scan of up to scannedAtOnce customers with IDs above after; 0 if
-// there are none. more reports whether further customers may follow.
+// scannedUntil returns the last of the next scannedAtOnce customers in order of ID. It begins after the given ID, and
+// returns 0 if no customer follows. more reports whether further customers may follow.
 func scannedUntil(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, after metering.CustomerID, now time.Time) (last metering.CustomerID, more bool, err error) {
 	var scanned int
 	err = tx.QueryRow(ctx, `

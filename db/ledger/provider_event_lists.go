@@ -48,7 +48,7 @@ func (w EventWalk) HasGap(from time.Time) bool {
 	return w.BeganAt == nil && w.Since.Add(listedAgain).Before(from)
 }
 
-// Skip restarts the walk at from, because the provider no longer lists earlier events. To make up for
+// Skip restarts the walk at the given time, because the provider no longer lists earlier events. To make up for
 // them, it makes the invoice lists of the connection due now (DueLists).
 func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w EventWalk, from time.Time) (EventWalk, error) {
 	next := EventWalk{Connection: w.Connection, Since: from}

@@ -109,7 +109,7 @@ const (
 // keptTerms holds stored terms of providers' prices by their hash, in hexadecimal.
 type keptTerms map[string]json.RawMessage
 
-// add adds the prices that p lacks, decoded from the terms in kept.
+// add decodes the stored terms of the prices that p lacks, and adds these prices.
 func (p providerPrices) add(kept keptTerms, read ReadPrice) (err error) {
 	for hash, terms := range kept {
 		if p[hash] != nil {

@@ -29,7 +29,7 @@ type Revenue struct {
 func (r Revenue) Amount() metering.Decimal { return r.Billed.Add(r.Estimated).Add(r.Unbilled) }
 
 // Revenue returns the revenue of the tenant's customers by month and currency, newest month first. It
-// covers billing periods that end in the month of since or later, including months that have not begun.
+// covers billing periods that end in the month of the given instant or later, including months that have not begun.
 // Closed periods count with their stored charges and later adjustments. Charges of open periods are
 // computed as in their statements. All figures are from one snapshot.
 func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, since, now time.Time) (months []Revenue, err error) {

@@ -152,7 +152,7 @@ func getAlert(ctx context.Context, q pg.Querier, tenant metering.TenantID, id me
 	return a, nil
 }
 
-// List returns up to limit alerts with an id above after, in order of creation.
+// List returns the next alerts in order of creation, at most limit. It begins after the given ID.
 func (s Alerts) List(ctx context.Context, tenant metering.TenantID, after metering.AlertID, limit int) (page pg.Page[metering.Alert], err error) {
 	rows, err := s.pool.Query(ctx, selectAlerts+`and a.id > @after order by a.id limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "limit": limit + 1})
 	if err == nil {

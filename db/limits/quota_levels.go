@@ -142,20 +142,20 @@ func (r *levelRead) find(checks []QuotaCheck) error {
 
 const noSuchCustomer = "must be the external_id of a customer; create the customer first, or send its first event"
 
-// resolve looks up the names of an amount. at is the path of the amount in the request.
-func (r *levelRead) resolve(c QuotaCheck, at string) (asked askedAmount, err error) {
+// resolve looks up the names of an amount. location is the path of the amount in the request.
+func (r *levelRead) resolve(c QuotaCheck, location string) (asked askedAmount, err error) {
 	asked.amount = c.Amount
 	var known bool
 	if asked.customer, known = r.customers[c.Customer]; !known {
-		return asked, metering.Invalid(at+".customer", noSuchCustomer)
+		return asked, metering.Invalid(location+".customer", noSuchCustomer)
 	}
 	if asked.meter, known = r.meters[c.Meter]; !known {
-		return asked, metering.Invalid(at+".meter", "must be the slug of a meter")
+		return asked, metering.Invalid(location+".meter", "must be the slug of a meter")
 	}
 	if c.Group == nil {
 		return asked, nil
 	}
-	group, err := asked.meter.Version.QuotaGroup(at+".group", c.Group)
+	group, err := asked.meter.Version.QuotaGroup(location+".group", c.Group)
 	asked.group = &group
 	return asked, err
 }

@@ -187,7 +187,7 @@ type QuotaFilter struct {
 	Plan     metering.PlanID
 }
 
-// List returns up to limit quotas with an id above after, ordered by id.
+// List returns the next quotas that match the filter, in order of ID, at most limit. It begins after the given ID.
 func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter QuotaFilter, after metering.QuotaID, limit int) (page pg.Page[StoredQuota], err error) {
 	rows, err := s.pool.Query(ctx, selectQuotas+`
 		and q.id > $2 and ($4 = 0 or q.customer_id = $4) and ($5 = 0 or q.plan_id = $5) order by q.id limit $3`,

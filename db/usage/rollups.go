@@ -168,7 +168,7 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 	return m, nil
 }
 
-// settle registers the groups for which known returns false, and returns the registered groups. It moves the
+// settle registers the groups that are not known yet, and returns the registered groups. It moves the
 // usage of groups that cannot be registered to OtherGroup. These groups remain in r.groups.
 func (r *rollups) settle(ctx context.Context, q pg.Querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })

@@ -87,11 +87,11 @@ type RangeUsage struct {
 }
 
 // ReadTotals reads the usage of the meters in each range, in one statement. A meter without usage in a range has
-// no RangeUsage for that range. A meter with an entry in by is read by
-// dimension.
-func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
+// no RangeUsage for that range. A meter with an entry in dimensions is
+// read by dimension.
+func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, dimensions billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
-	s.Separate(meters, by)
+	s.Separate(meters, dimensions)
 	for no, r := range ranges {
 		s.Add(no, r, false)
 	}
@@ -100,9 +100,9 @@ func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, cus
 
 // ReadHourlyTotals is ReadTotals with a RangeUsage for each hour of a range. A partial hour of a range counts only
 // the events within the range. If the range starts within an hour, Start of that hour is the start of the range.
-func ReadHourlyTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
+func ReadHourlyTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, dimensions billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
-	s.Separate(meters, by)
+	s.Separate(meters, dimensions)
 	for no, r := range ranges {
 		s.Add(no, r, true)
 	}

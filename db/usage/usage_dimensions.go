@@ -17,17 +17,17 @@ type dimensionTally struct {
 	Tally
 }
 
-// Separate makes the statement read meters by dimension: those with an entry in by. The statement separates their usage
-// by the values of the properties on which their prices depend. Call Separate before adding a range.
-func (s *usageStatement) Separate(meters []metering.Meter, by billing.ByDimension) {
+// Separate makes the statement read meters by dimension: those with an entry in dimensions. The statement separates
+// their usage by the values of the properties on which their prices depend. Call Separate before adding a range.
+func (s *usageStatement) Separate(meters []metering.Meter, dimensions billing.ByDimension) {
 	var versions []int64
 	var properties []string
 	for _, m := range meters {
-		if len(by[m.ID]) == 0 {
+		if len(dimensions[m.ID]) == 0 {
 			continue
 		}
 		s.grouped, s.Selecting[int64(m.Version.ID)] = true, m.Version
-		versions, properties = append(versions, int64(m.Version.ID)), append(properties, string(jsonArray(by[m.ID])))
+		versions, properties = append(versions, int64(m.Version.ID)), append(properties, string(jsonArray(dimensions[m.ID])))
 	}
 	if len(versions) > 0 {
 		s.Args["dimension_versions"], s.Args["dimension_properties"] = versions, properties

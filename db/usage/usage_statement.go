@@ -131,7 +131,8 @@ func (s *usageStatement) selects(version int64) bool {
 	return selects
 }
 
-// addWhole adds the whole hours and months of a range, without its partial hours.
+// addWhole adds the whole hours and months of a range, without its partial hours. With byHour, the statement reads no
+// monthly rollups.
 func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
 		s.addWholeIn(zone, versions, 0, r, byHour)

@@ -84,7 +84,8 @@ func chargeOf(meter metering.Meter, side billing.Side, excluded billing.Exclusio
 }
 
 // subscribe sets the customer's subscription, if no meter's price has identified it yet. It returns the
-// reason why the meters that no subscription in side.Others bills cannot be charged, or "".
+// reason why the meters that no subscription in side.Others bills cannot be charged, or "". stopped reports whether a
+// subscription is unpaid, paused or incomplete.
 func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "":

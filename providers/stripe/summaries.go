@@ -49,7 +49,7 @@ func (s eventSummary) id() string { return s.ID }
 
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// RecordSummary returns Stripe's total of an item's usage records in the period that contains at.
+// RecordSummary returns Stripe's total of an item's usage records in the period that contains the given time.
 func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.Time) (metering.Decimal, error) {
 	summaries, err := list[recordSummary](ctx, c, key,
 		stripego.FormatURLPath("/v1/subscription_items/%s/usage_record_summaries", itemID), query())

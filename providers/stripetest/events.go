@@ -41,7 +41,7 @@ func (f *Fake) emitSubscription(a *account, s *subscription, at time.Time, kind 
 	return f.emit(a, at, kind, a.subscriptionObject(s, a.view()))
 }
 
-// change applies do to a subscription, and records an event with the previous values.
+// change calls do, which changes a subscription, and records an event with the previous values.
 func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
 	before := a.subscriptionObject(s, a.view())
 	do()

@@ -160,7 +160,7 @@ func (f *Fake) serveSeed(w http.ResponseWriter, r *http.Request) {
 	encode(w, http.StatusOK, in)
 }
 
-// Seed adds objects to the fake, and sets missing ids and defaults in in.
+// Seed adds objects to the fake, and sets missing ids and defaults in its argument.
 func (f *Fake) Seed(in *Seed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,7 +27,7 @@ type pausedCollection struct {
 	until    time.Time
 }
 
-// newSubscription returns a subscription with the first period of in. Later periods last one month, unless
+// newSubscription returns a subscription with the first period of the seed. Later periods last one month, unless
 // the caller sets months.
 func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()

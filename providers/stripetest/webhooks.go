@@ -61,7 +61,7 @@ func (f *Fake) Deliver(ctx context.Context, in Webhook) (int, error) {
 }
 
 // Event returns an event and its signature header. The signature has the fake's time. Event sets a missing URL
-// and Secret of in to those of the account, and a missing APIVersion to 2023-10-16.
+// and Secret of its argument to those of the account, and a missing APIVersion to 2023-10-16.
 func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

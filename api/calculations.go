@@ -77,25 +77,25 @@ func (s *server) calculateCharges(ctx context.Context, in *calculateInput) (*cal
 	return out, nil
 }
 
-// measured returns the usage to charge. at is the location of the quantity in the request, for errors.
-func (q Quantity) measured(at string, by *billing.Dimensions) (of billing.Measured, err error) {
+// measured returns the usage to charge. location identifies the quantity in the request, for errors.
+func (q Quantity) measured(location string, by *billing.Dimensions) (of billing.Measured, err error) {
 	if by == nil {
 		switch {
 		case q.ByDimension != nil:
-			return of, metering.Invalid(at+".by_dimension", "must be absent without dimensions; use quantity")
+			return of, metering.Invalid(location+".by_dimension", "must be absent without dimensions; use quantity")
 		case !q.Quantity.sent:
-			return of, metering.Invalid(at+".quantity", "is required")
+			return of, metering.Invalid(location+".quantity", "is required")
 		}
 		return billing.Measured{Units: q.Quantity.Decimal, Events: q.EventCount}, nil
 	}
 	switch {
 	case q.Quantity.sent:
-		return of, metering.Invalid(at+".quantity", "must be absent with dimensions; use by_dimension")
+		return of, metering.Invalid(location+".quantity", "must be absent with dimensions; use by_dimension")
 	case q.EventCount != 0:
-		return of, metering.Invalid(at+".event_count", "must be absent with dimensions; use event_count of by_dimension")
+		return of, metering.Invalid(location+".event_count", "must be absent with dimensions; use event_count of by_dimension")
 	}
 	for n, part := range q.ByDimension {
-		usage, err := part.usage(fmt.Sprintf("%s.by_dimension[%d]", at, n), by)
+		usage, err := part.usage(fmt.Sprintf("%s.by_dimension[%d]", location, n), by)
 		if err != nil {
 			return of, err
 		}

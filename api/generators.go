@@ -73,7 +73,8 @@ func requireText(document *huma.OpenAPI) {
 	}
 }
 
-// walkBodies calls visit for each schema of the bodies, referenced schemas included. It skips schemas in seen.
+// walkBodies calls visit for each schema of the bodies, referenced schemas included. It skips the schemas in
+// seen, and adds the visited ones.
 func walkBodies(document *huma.OpenAPI, content map[string]*huma.MediaType, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
 	for _, body := range content {
 		if body.Schema != nil {

@@ -191,12 +191,12 @@ func (in SentDimensionRate) sentFields() (names []string) {
 	return names
 }
 
-// refuseFields returns an error if the rate has a field that model does not use. at is the location of the
-// rate in the request.
-func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
+// refuseFields returns an error if the rate has a field that the model does not use. location identifies the rate
+// in the request.
+func (in SentDimensionRate) refuseFields(location string, model billing.Model) error {
 	for _, field := range in.sentFields() {
 		if err := model.RefuseField(field); err != nil {
-			return billing.Within(at, err)
+			return billing.Within(location, err)
 		}
 	}
 	return nil
@@ -213,8 +213,8 @@ func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) er
 	return nil
 }
 
-// requireAmount returns an error if the rate has no amount. at is the location of the rate in the request.
-func (in SentDimensionRate) requireAmount(at string, model billing.Model) error {
+// requireAmount returns an error if the rate has no amount. location identifies the rate in the request.
+func (in SentDimensionRate) requireAmount(location string, model billing.Model) error {
 	field, sent := "overage_rate", in.OverageRate.sent
 	switch model {
 	case billing.ModelPerUnit:
@@ -229,5 +229,5 @@ func (in SentDimensionRate) requireAmount(at string, model billing.Model) error 
 	if sent {
 		return nil
 	}
-	return metering.Invalid(at+"."+field, "must be present with the model %s; use 0 for free usage", model)
+	return metering.Invalid(location+"."+field, "must be present with the model %s; use 0 for free usage", model)
 }

@@ -114,13 +114,13 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 // shorter.
 const maxMapped = 255
 
-// joined encodes an object as JSON and adds the fields of more.
-func joined(object any, more map[string]any) ([]byte, error) {
+// joined encodes an object as JSON, and adds the additional fields.
+func joined(object any, additional map[string]any) ([]byte, error) {
 	text, err := json.Marshal(object)
-	if err != nil || len(more) == 0 {
+	if err != nil || len(additional) == 0 {
 		return text, err
 	}
-	rest, err := json.Marshal(more)
+	rest, err := json.Marshal(additional)
 	if err != nil {
 		return nil, err
 	}

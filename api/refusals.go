@@ -38,9 +38,9 @@ type refusedMinute struct {
 	omitted  int
 }
 
-// count counts a refusal and reports whether to record it. Otherwise, first reports whether it is the first
-// unrecorded refusal since the last call of omitted.
-func (r *refusals) count(kind refusedKind, now time.Time) (record, first bool) {
+// count counts a refusal and reports whether to record it. If it is not recorded, isFirst reports
+// whether it is the first unrecorded refusal since the last call of omitted.
+func (r *refusals) count(kind refusedKind, now time.Time) (record, isFirst bool) {
 	r.Lock()
 	defer r.Unlock()
 	if r.minutes == nil {

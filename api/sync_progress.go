@@ -56,7 +56,8 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 	return shown, nil
 }
 
-// add adds the state of the workflow run to the progress from the database. If no report is being sent,
+// add adds the state of the workflow run to the progress from the database. answered is false if Temporal did not
+// respond, so that the state is unknown. If no report is being sent,
 // Attempts counts the attempts of the run's current step, such as reading the provider's data.
 func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	p.EngineAnswered = &answered

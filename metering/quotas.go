@@ -95,32 +95,32 @@ func (q Quota) Covers(meter MeterID, group *Group) bool {
 }
 
 // QuotaGroup returns the group of a JSON object with exactly one value for each group_by property of the
-// meter version. at is the location of the object in the request, for errors.
-func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, error) {
+// meter version. location identifies the object in the request, for errors.
+func (g MeterVersion) QuotaGroup(location string, object json.RawMessage) (Group, error) {
 	if len(g.GroupBy) == 0 {
-		return Group{}, Invalid(at, "must be omitted, because the meter has no group_by")
+		return Group{}, Invalid(location, "must be omitted, because the meter has no group_by")
 	}
 	if rule := jsonRule(object); rule != "" {
-		return Group{}, Invalid(at, "%s", rule)
+		return Group{}, Invalid(location, "%s", rule)
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(object, &values); err != nil || values == nil {
-		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter")
+		return Group{}, Invalid(location, "must be an object with a value for each group_by property of the meter")
 	}
 	for _, name := range g.GroupBy {
 		if _, has := values[name]; !has {
-			return Group{}, Invalid(at, "must have a value for each group_by property of the meter; null is the value of events without the property")
+			return Group{}, Invalid(location, "must have a value for each group_by property of the meter; null is the value of events without the property")
 		}
 	}
 	if len(values) > len(g.GroupBy) {
-		return Group{}, Invalid(at, "must have only the group_by properties of the meter")
+		return Group{}, Invalid(location, "must have only the group_by properties of the meter")
 	}
 	group, err := g.GroupOf(object)
 	if err != nil {
-		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter").Because(err)
+		return Group{}, Invalid(location, "must be an object with a value for each group_by property of the meter").Because(err)
 	}
 	if len(group.Key) > MaxGroupKeyBytes {
-		return Group{}, Invalid(at, "must be at most %d bytes as JSON: longer groups are counted in $other", MaxGroupKeyBytes)
+		return Group{}, Invalid(location, "must be at most %d bytes as JSON: longer groups are counted in $other", MaxGroupKeyBytes)
 	}
 	return group, nil
 }

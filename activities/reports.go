@@ -51,7 +51,8 @@ func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l l
 	return a.metrics.reported(l.Kind, r.State, err)
 }
 
-// release ends the lease of an attempt that failed with an error.
+// release ends the lease of an attempt that failed with an error. With newKey, the next attempt has another idempotency
+// key.
 func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l ledger.Leased, newKey bool, err error) error {
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), tenant, l.ReportID, l.Attempt, failureText(err), newKey)
 	return errors.Join(err, released)

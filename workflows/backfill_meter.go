@@ -87,8 +87,9 @@ func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bo
 	return counted, err
 }
 
-// rest waits while the backfill is paused, and reports whether it was paused and then resumed.
-// interrupted means that workers were killed repeatedly while they counted the next day.
+// rest waits while the backfill is paused, and reports whether it was paused and then resumed. If
+// interrupted is true, workers were killed repeatedly while they counted the next day, and rest
+// pauses the backfill first.
 func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bool, err error) {
 	if longHistory(ctx) {
 		return false, errLongHistory

@@ -129,14 +129,14 @@ const (
 	longestLook = 5 * time.Minute
 )
 
-// awaitSync waits until the sync ends. It returns earlier if the invoice, which was created at
-// since, accepts no more usage. For an event about a subscription, it waits for finalization at
-// most.
-func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
+// awaitSync waits until the sync ends. It returns earlier if the invoice accepts no more usage.
+// createdAt is the creation time of the invoice. For an event about a subscription, it waits for
+// finalization at most.
+func (h *handleProviderEvent) awaitSync(ctx workflow.Context, createdAt time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
 	began := workflow.Now(ctx)
 	until := began.Add(finalization)
-	if since.Before(began) {
-		until = since.Add(finalization)
+	if createdAt.Before(began) {
+		until = createdAt.Add(finalization)
 	}
 	for pause := time.Second; ; pause = min(2*pause, longestLook) {
 		err = workflow.ExecuteActivity(shortStep(ctx, "read the state of the sync"), do.ReadSync,

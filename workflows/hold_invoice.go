@@ -59,11 +59,11 @@ func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, 
 		if h.moved {
 			pause = time.Second
 		}
-		asked, err := h.wait(ctx, pause)
+		interrupted, err := h.wait(ctx, pause)
 		if err != nil {
 			return HoldInvoiceResult{}, err
 		}
-		if asked {
+		if interrupted {
 			pause = time.Second / 2
 		}
 		if longHistory(ctx) && workflow.AllHandlersFinished(ctx) {
@@ -173,20 +173,20 @@ func (h *holdInvoice) longestPause() time.Duration {
 	return longestLook
 }
 
-// wait waits for the next comparison. asked reports whether an update, a signal or the end of the
+// wait waits for the next comparison. interrupted reports whether an update, a signal or the end of the
 // sync ended the pause early.
-func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked bool, err error) {
+func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (interrupted bool, err error) {
 	if h.found.Until != nil && h.failure == "" {
 		pause = max(time.Second, h.found.Until.Sub(workflow.Now(ctx)))
 	}
-	asked, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+	interrupted, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout:      pause,
 		TimerOptions: workflow.TimerOptions{Summary: "wait until the next comparison"},
 	}, func() bool { return h.asked || h.changed.Len() > 0 || h.syncing != nil && h.syncing.IsReady() })
 	if h.syncing != nil && h.syncing.IsReady() {
 		h.syncing = nil
 	}
-	return asked, err
+	return interrupted, err
 }
 
 // finish ends the run after all update handlers have finished.

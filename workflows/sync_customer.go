@@ -177,11 +177,11 @@ const (
 )
 
 // Read reads the customer's state at the provider and the destination of each meter's usage.
-// Without again, it does nothing if the last read is less than readFor ago.
-func (s *syncSteps) Read(ctx workflow.Context, again bool) (failure string, err error) {
+// If force is false, it does nothing if the last read is less than readFor ago.
+func (s *syncSteps) Read(ctx workflow.Context, force bool) (failure string, err error) {
 	const row = "| provider | |"
 	now := workflow.Now(ctx)
-	if !again && !s.readAt.IsZero() && now.Sub(s.readAt) < readFor {
+	if !force && !s.readAt.IsZero() && now.Sub(s.readAt) < readFor {
 		return "", nil
 	}
 	s.show(ctx, row, "reading")

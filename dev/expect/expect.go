@@ -12,13 +12,14 @@ type Answer interface {
 	GetBody() []byte
 }
 
-// Status returns an error unless the answer has one of the statuses. what describes the request.
-func Status(what string, answer Answer, err error, statuses ...int) error {
+// Status returns an error unless the answer has one of the statuses. The text describes the request in the
+// error.
+func Status(request string, answer Answer, err error, statuses ...int) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", request, err)
 	}
 	if !slices.Contains(statuses, answer.StatusCode()) {
-		return fmt.Errorf("%s: status %d: %s", what, answer.StatusCode(), answer.GetBody())
+		return fmt.Errorf("%s: status %d: %s", request, answer.StatusCode(), answer.GetBody())
 	}
 	return nil
 }

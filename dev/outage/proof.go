@@ -150,10 +150,10 @@ func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (
 	return metering.Decimal{}, errors.New("no meter of ours is reported to " + item.Item)
 }
 
-// accepted counts the successful calls that reported an item's usage to Stripe. most is the largest number of
-// calls with the same idempotency key. Replayed answers are not counted. The meters of the demo have the id
+// accepted counts the successful calls that reported an item's usage to Stripe. maxPerKey is the largest number
+// of calls with the same idempotency key. Replayed answers are not counted. The meters of the demo have the id
 // "mtr_" followed by the event name.
-func accepted(requests []stripetest.Request, customer string, item stripetest.ItemState) (calls, most int) {
+func accepted(requests []stripetest.Request, customer string, item stripetest.ItemState) (calls, maxPerKey int) {
 	of := map[string]int{}
 	for _, r := range requests {
 		form, err := url.ParseQuery(r.Form)
@@ -166,8 +166,8 @@ func accepted(requests []stripetest.Request, customer string, item stripetest.It
 		if record || event {
 			calls++
 			of[r.IdempotencyKey]++
-			most = max(most, of[r.IdempotencyKey])
+			maxPerKey = max(maxPerKey, of[r.IdempotencyKey])
 		}
 	}
-	return calls, most
+	return calls, maxPerKey
 }

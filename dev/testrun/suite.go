@@ -26,7 +26,8 @@ var slowest = []string{"/api", "/activities", "/cmd/odometer", "/db", "/worker"}
 // find nothing.
 var sequential = []string{"", "/billing", "/dev/lint", "/metering"}
 
-// suitesOf returns the suites of a module.
+// suitesOf returns the suites of a module. If race is true, all packages except the sequential ones run with the race
+// detector.
 func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {
 	command := exec.CommandContext(ctx, "go", "list", "./...")
 	command.Dir, command.Stderr = module, os.Stderr

@@ -49,7 +49,8 @@ func (s system) held(ctx context.Context, customer string) (hold, run string, er
 	return hold, run, err
 }
 
-// hold turns the holding of invoices on with a grace of zero hours, or off with a grace of 72 hours.
+// hold turns the holding of invoices on, with a grace of zero hours. If on is false, it turns the holding off, with a
+// grace of 72 hours.
 func (s system) hold(ctx context.Context, on bool) error {
 	grace := 72
 	if on {

@@ -155,7 +155,7 @@ func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID
 		if err != nil {
 			return err
 		}
-		look.Saw(place, counted)
+		look.AddCounted(place, counted)
 	}
 	return nil
 }

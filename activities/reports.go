@@ -287,5 +287,5 @@ func (a *Activities) recordCount(ctx context.Context, tenant metering.TenantID, 
 		state, response = billing.Accepted, fmt.Sprintf("%s has counted %s of %s so far", who, counted, place.Total)
 		result.Behind++
 	}
-	return a.store.Ledger.Saw(ctx, tenant, reports, state, response)
+	return a.store.Ledger.StoreObserved(ctx, tenant, reports, state, response)
 }

@@ -24,7 +24,7 @@ func (b *biller) sendAccepted(value string) uuid.UUID {
 
 func (b *biller) saw(state billing.State, reports ...uuid.UUID) {
 	b.Helper()
-	require.NoError(b, b.store.Ledger.Saw(b.Context(), b.tenant, reports, state, "tested"))
+	require.NoError(b, b.store.Ledger.StoreObserved(b.Context(), b.tenant, reports, state, "tested"))
 }
 
 func (b *biller) uncounted(cutoff time.Time) []ledger.Counted {

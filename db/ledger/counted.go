@@ -129,10 +129,10 @@ func (l Ledger) counted(ctx context.Context, condition string, args pgx.NamedArg
 	return counted, nil
 }
 
-// Saw stores the state of these reports as observed at the provider. It sets the same state for earlier reports
+// StoreObserved stores the state of these reports as observed at the provider. It sets the same state for earlier reports
 // of their series that are still accepted. The state is counted, rejected if the provider has dropped them, or
 // accepted if the outcome can still change.
-func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
+func (l Ledger) StoreObserved(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		with seen as (
 		  update billing_reports r

@@ -266,8 +266,8 @@ func (s Holds) readLines(ctx context.Context, l *HoldLook, billed string, of pgx
 	return err
 }
 
-// Saw adds the quantity that the provider has counted at a meter target.
-func (l *HoldLook) Saw(at Counted, counted metering.Decimal) {
+// AddCounted adds the quantity that the provider has counted at a meter target.
+func (l *HoldLook) AddCounted(at Counted, counted metering.Decimal) {
 	l.Facts.Places = append(l.Facts.Places, billing.HeldPlace{
 		MeterID: at.Meter, Reported: at.Total, Counted: counted, Outstanding: at.Outstanding, Terms: l.terms[at.Meter],
 	})

@@ -138,8 +138,8 @@ func (c *call) updateInvoice() answer {
 	return found(c.invoiceObject(in, c.view()))
 }
 
-// schedule parses the time at which a draft is finalized. automatic is the auto_advance of the request; if it is false,
-// schedule returns an error. The error messages are assumed.
+// schedule parses the time at which a draft is finalized. automatic is the draft's auto_advance after the request; if
+// it is false, schedule returns an error. The error messages are assumed.
 func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, *answer) {
 	const field = "automatically_finalizes_at"
 	var problem answer

@@ -43,7 +43,7 @@ func Failure(err error) error {
 	})
 }
 
-// errEndedEarly is the failure of an attempt that ended although its run was not cancelled: the
+// errEndedEarly is the failure of an attempt that ended although its run was not canceled: the
 // worker stopped, or Temporal did not answer a heartbeat.
 var errEndedEarly = metering.Errorf(metering.CodeUnavailable, "the attempt ended before its work was done; the next attempt continues it")
 

@@ -97,7 +97,7 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 	x.atEnd(x.endTurn)
 	x.yield = func(ctx context.Context) error {
 		if !reads {
-			return context.Cause(ctx) // the turn ended when ctx was cancelled
+			return context.Cause(ctx) // the turn ended when ctx was canceled
 		}
 		err := turns.reading.Yield(ctx, tenant)
 		reads = err == nil

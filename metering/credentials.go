@@ -103,7 +103,7 @@ const (
 	RotationExpired    RotationOutcome = "expired"    // the overlap ended as planned, at Until
 	RotationFinished   RotationOutcome = "finished"   // an operator ended the old credential early
 	RotationRevoked    RotationOutcome = "revoked"    // the old credential was revoked
-	RotationKept       RotationOutcome = "kept"       // an operator cancelled the rotation: the old credential stays valid
+	RotationKept       RotationOutcome = "kept"       // an operator canceled the rotation: the old credential stays valid
 	RotationSuperseded RotationOutcome = "superseded" // the old credential was rotated again
 )
 

@@ -38,7 +38,7 @@ type InvoiceLine struct {
 	Period    Range
 }
 
-// EndedSubscription is a subscription at a provider that was cancelled before the end of its last period.
+// EndedSubscription is a subscription at a provider that was canceled before the end of its last period.
 type EndedSubscription struct {
 	ID         string
 	Connection ConnectionID // the connection with which it was read

@@ -78,7 +78,7 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 
 // listInvoices starts the activity ListInvoices for the customers with open reconciliations. The
 // activity runs concurrently with the other steps of the run. await waits until the activity ends,
-// and returns an error only if the run is cancelled.
+// and returns an error only if the run is canceled.
 func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 	listing := workflow.ExecuteActivity(listingOnce(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
 	return func() error {

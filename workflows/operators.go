@@ -62,7 +62,7 @@ func listen[In interface{ Validate() error }](ctx workflow.Context, name string,
 	return workflow.SetUpdateHandlerWithOptions(ctx, name, do, workflow.UpdateHandlerOptions{Validator: func(in In) error { return in.Validate() }})
 }
 
-// record stores an update in the audit log, even if the run is cancelled meanwhile. The meter is 0
+// record stores an update in the audit log, even if the run is canceled meanwhile. The meter is 0
 // if the update names none.
 func record(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)

@@ -34,7 +34,7 @@ type RotateCredentialResult struct {
 // RotateCredential follows the rotation of an API key, an HMAC secret or a webhook's secret. The
 // rotation's row contains both credentials and the time at which the old one ends. The run shows
 // that time, warns shortly before it if the old credential is still used, and records the end of
-// the rotation. An operator can revoke the old credential early, or keep both by cancelling the
+// the rotation. An operator can revoke the old credential early, or keep both by canceling the
 // run.
 func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
 	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}

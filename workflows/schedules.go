@@ -40,7 +40,7 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 }
 
 // deleteSchedule cancels the open runs of a schedule, and then deletes the schedule. It returns no
-// error if the schedule does not exist. A run that starts between the two steps is not cancelled.
+// error if the schedule does not exist. A run that starts between the two steps is not canceled.
 func deleteSchedule(ctx context.Context, c client.Client, handle client.ScheduleHandle) error {
 	described, err := handle.Describe(ctx)
 	if missing(err) {
@@ -141,7 +141,7 @@ type ScheduleState struct {
 type ScheduledRun struct {
 	WorkflowID string
 	StartedAt  time.Time
-	Status     metering.SyncStatus // also failed if the run was cancelled, terminated or timed out; "": unknown
+	Status     metering.SyncStatus // also failed if the run was canceled, terminated or timed out; "": unknown
 	Result     BulkSyncResult      // of a succeeded run
 }
 

@@ -21,7 +21,7 @@ import (
 // syncRequested signals a SyncCustomer run that a sync request was committed.
 const syncRequested = "sync-requested"
 
-// Interrupted is the error of a sync that ended because its run was cancelled.
+// Interrupted is the error of a sync that ended because its run was canceled.
 const Interrupted = "the sync was interrupted; sync again"
 
 // passesPerRun bounds a run's history while new requests keep arriving.
@@ -46,7 +46,7 @@ type SyncCustomerResult struct {
 //
 // A request's row is committed before the run is signalled. A pass first takes all open requests
 // and then plans. Each request is therefore answered by a pass that began after the request. The
-// run ends if no request and no signal is left, or if the customer is paused. A cancelled run
+// run ends if no request and no signal is left, or if the customer is paused. A canceled run
 // answers the requests that it has taken. If other requests have arrived since, it continues as a
 // new run.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {

@@ -355,7 +355,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	return f, nil
 }
 
-// takenBy returns the syncs of a pass, including those that were cancelled since.
+// takenBy returns the syncs of a pass, including those that were canceled since.
 func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID) ([]uuid.UUID, error) {
 	rows, err := tx.Query(ctx, `
 		select id

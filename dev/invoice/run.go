@@ -41,7 +41,7 @@ func (d *drill) firstMonth() {
 	d.use(d.main, "10", classic, flexible, ended, cutOff) // no report before the change at Stripe includes it
 	d.use(d.amounts, "10", amountsSwapped)
 	d.happen()
-	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of the cancelled customer is final
+	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of the canceled customer is final
 	d.subscribe(d.testing, "live")
 	d.save(d.testing)
 

@@ -144,7 +144,8 @@ func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
 	return huma.WithContext(ctx, pg.For(ctx.Context(), tenant))
 }
 
-// admit authenticates the caller, charges its rate limits, checks the permission and reserves resources.
+// admit authenticates the caller, counts the request against its rate limits, checks the permission and reserves
+// resources.
 func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	x := exchangeOf(ctx.Context())
 	x.principal, err = s.failures.guard(ctx, x.request, s.authenticate)

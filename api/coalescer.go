@@ -10,8 +10,8 @@ import (
 )
 
 // coalescer combines the keys of concurrent requests into one database statement. A request that arrives while
-// a statement runs waits for the next statement. Every statement therefore begins after the requests that it
-// serves have arrived. A stored revocation thus applies to every later request.
+// a statement runs waits for the next statement. Therefore, every statement begins after all of its requests
+// have arrived, and a stored revocation applies to every later request.
 type coalescer[K comparable, V any] struct {
 	run     func(ctx context.Context, keys []K) (map[K]V, error)
 	timeout time.Duration

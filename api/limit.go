@@ -21,7 +21,7 @@ const limitWindow = time.Minute
 // used window is dropped, so its count restarts at 0.
 const maxWindows = 100_000
 
-// allowance is the result of charging one request to a limit.
+// allowance is the result of counting one request against a limit.
 type allowance struct {
 	allowed   bool
 	remaining int

@@ -90,8 +90,8 @@ func filtersOf(sent []SentFilter) []metering.Filter {
 	return filters
 }
 
-// backfills contains the running backfills of a tenant. next has the version that a meter will use after its
-// backfill. progress has the progress of each version.
+// backfills contains the running backfills of a tenant. next maps each meter to the version that it will
+// use after its backfill. progress maps each version to its progress.
 type backfills struct {
 	next     map[metering.MeterID]metering.MeterVersion
 	progress map[metering.MeterVersionID]usage.BackfillProgress

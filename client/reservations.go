@@ -66,7 +66,7 @@ type HeldReservation struct {
 //   - A settlement is repeated until the service answers or ctx ends. At least one request is
 //     sent, even if ctx has ended: it waits up to 10 s for its answer.
 //   - With OnErrorAllow, work is called without a reservation if the service does not answer.
-//     The events are stored all the same.
+//     The recorded events are still stored.
 func (q *Quotas) Reserve(ctx context.Context, request Reserve, work func(context.Context, *HeldReservation) error) (err error) {
 	r, err := q.reserve(ctx, request)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Retention is the time for which events are kept. Zero means for ever. Totals are always kept for ever.
+// Retention is the time for which events are kept. Zero means forever. Totals are always kept forever.
 type Retention time.Duration
 
 const (

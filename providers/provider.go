@@ -27,10 +27,10 @@ type Provider interface {
 	Frame(m billing.Message) (billing.Framed, error)
 	// Send makes one attempt at sending a framed report. It never retries.
 	Send(ctx context.Context, c Credentials, s Sending) Outcome
-	// Find checks whether the report of an earlier attempt has arrived. For a quantity, before is the total
-	// that the provider had counted for p before the first attempt.
-	Find(ctx context.Context, c Credentials, s Sending, p Place, before metering.Decimal) (Found, error)
-	// Count returns the total that the provider has counted for p.
+	// Find checks whether the report of an earlier attempt has arrived. For a quantity, countedBefore
+	// is the total that the provider had counted for the place before the first attempt.
+	Find(ctx context.Context, c Credentials, s Sending, p Place, countedBefore metering.Decimal) (Found, error)
+	// Count returns the total that the provider has counted for the place.
 	Count(ctx context.Context, c Credentials, p Place) (metering.Decimal, error)
 }
 

@@ -274,7 +274,7 @@ func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.Te
 
 // ReleaseHeldInvoice sends the release to the invoice's run, and starts the run if none is open.
 // The caller stores the release first. ReleaseHeldInvoice returns CodeConflict if the run has
-// ended, and CodeUnavailable if Temporal or the worker does not answer. In the latter case, the
+// ended, and CodeUnavailable if Temporal or the worker does not answer. After CodeUnavailable, the
 // invoice is released later.
 func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID, by metering.Asked) error {
 	if err := RestartHoldInvoice(ctx, c, tenant, customer, hold); err != nil {

@@ -156,7 +156,7 @@ func (e *environment) stripe() string {
 	return base
 }
 
-// retention returns the time for which events are kept; 0: for ever.
+// retention returns the time for which events are kept; 0: forever.
 func (e *environment) retention() metering.Retention {
 	text := e.get("EVENT_RETENTION")
 	if text == "" {

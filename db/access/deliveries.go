@@ -187,7 +187,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 	return err
 }
 
-// undelivered records a failed attempt: the message is due again later, or has failed for good.
+// undelivered records a failed attempt. The message is due again later, or has failed permanently.
 func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending

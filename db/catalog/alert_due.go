@@ -23,26 +23,27 @@ func HasAlerts(customer string) string {
 	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
 }
 
-// MayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer of
-// the tenant. Such an alert applies to all customers, or ofSubject selects it.
-func MayWatch(customer, is string) string {
-	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
-	    or ` + ofSubject("alerts", customer, is)
+// MayWatch returns the SQL that reports whether an alert that meets a condition may apply to a customer of the
+// tenant. Such an alert applies to all customers, or ofSubject selects it. In the condition, a is the alert.
+func MayWatch(customer, condition string) string {
+	return `exists (select from alerts a where a.tenant_id = @tenant and ` + condition + ` and a.customer_id is null and a.plan_id is null)
+	    or ` + ofSubject("alerts", customer, condition)
 }
 
-// ofSubject returns the SQL that reports whether a row a of alerts or quotas meets a condition and applies
-// to a customer of the tenant. The row names the customer, or a plan that the customer has at any time.
-func ofSubject(table, customer, is string) string {
+// ofSubject returns the SQL that reports whether a row of alerts or quotas meets a condition and applies to
+// a customer of the tenant. In the condition, a is the row. The row names the customer, or a plan that the
+// customer has at any time.
+func ofSubject(table, customer, condition string) string {
 	return `exists (
 	      select
 	      from ` + table + ` a
 	      where a.tenant_id = @tenant
 	        and a.customer_id = ` + customer + `
-	        and ` + is + `)
+	        and ` + condition + `)
 	    or exists (
 	      select
 	      from customer_plans h
-	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + is + `
+	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + condition + `
 	      where h.tenant_id = @tenant
 	        and h.customer_id = ` + customer + `)`
 }

@@ -150,8 +150,8 @@ type HoldLook struct {
 	terms    map[metering.MeterID]*billing.Terms // our terms
 }
 
-// Look reads the stored state of a held invoice, and the state of sync, which was requested for the invoice.
-// sync is nil if no sync was requested.
+// Look reads the stored state of a held invoice, and the state of the sync that was requested for the invoice. sync is
+// nil if no sync was requested.
 func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
 		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))

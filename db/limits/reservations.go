@@ -217,8 +217,8 @@ func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded b
 		g.tenant, request.ID, g.customers[g.customer], meters, groups, amounts, request.Digest, exceeded, g.now, until)
 }
 
-// Extend sets the expiry of a reservation to the given duration after now. It fails with CodeConflict if the reservation is
-// settled, released or expired, because its amount may be granted again.
+// Extend sets the expiry of a reservation to the given duration after now. It fails with CodeConflict if the
+// reservation is settled, released or expired, because its amount may be granted again.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, by time.Duration, now time.Time) (extended Reservation, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		extended = Reservation{ID: id}

@@ -161,8 +161,8 @@ func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor me
 // noSession makes endSessions end all sessions.
 var noSession = uuid.Nil
 
-// endSessions ends all sessions of a member, except the given session. The caller has locked the member's row, so that no
-// session begins meanwhile.
+// endSessions ends all sessions of a member, except the given session. The caller has locked the member's row, so that
+// no session begins meanwhile.
 func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, member metering.MemberID, kept uuid.UUID) error {
 	_, err := tx.Exec(ctx, `
 		update sessions set ended_at = now()

@@ -255,8 +255,8 @@ type KnownCustomer struct {
 }
 
 // Resolve returns the customers of the external IDs, and creates the missing ones. seenAt maps each external ID to the
-// instant at which it was first seen. This becomes the creation time of a created customer. A separate statement, sorted by external ID,
-// inserts the missing customers, so that ingest never holds a lock on a customer.
+// instant at which it was first seen. This becomes the creation time of a created customer. A separate statement,
+// sorted by external ID, inserts the missing customers, so that ingest never holds a lock on a customer.
 func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, seenAt map[string]time.Time) (map[string]KnownCustomer, error) {
 	externalIDs := slices.Sorted(maps.Keys(seenAt))
 	found := make(map[string]KnownCustomer, len(externalIDs))

@@ -309,9 +309,9 @@ func (c MeterChange) applyTo(m *metering.Meter) {
 	SetField(&m.UsageScale, c.UsageScale)
 }
 
-// requireCountedSinceArchived returns CodeConflict until the meter has counted the events that were received while it was
-// archived. Until then, the current version lacks these events, so its late usage cannot be compared with that of a new
-// version.
+// requireCountedSinceArchived returns CodeConflict until the meter has counted the events that were received while it
+// was archived. Until then, the current version lacks these events, so its late usage cannot be compared with that of a
+// new version.
 func requireCountedSinceArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	var counting bool
 	err := tx.QueryRow(ctx, `
@@ -336,8 +336,8 @@ func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.Tenan
 	return g, err
 }
 
-// Regroup publishes a new version, and returns it if it has to be backfilled. It retires all other versions except the current
-// one, from which usage is read. For example, it retires an earlier version that is still backfilling.
+// Regroup publishes a new version, and returns it if it has to be backfilled. It retires all other versions except the
+// current one, from which usage is read. For example, it retires an earlier version that is still backfilling.
 func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err

@@ -234,8 +234,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	return all, nil
 }
 
-// batch returns the next customers in order of ID, and their rows. It begins with the given ID, and returns at most limit
-// customers.
+// batch returns the next customers in order of ID, at most limit, and their rows. It begins with the given ID.
 func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, limit int) (customers []int64, all []BreakdownRow, err error) {
 	if customers, err = catalog.CustomerIDs[int64](ctx, r.events.Querier, r.events.tenant, from-1, limit); err != nil || len(customers) == 0 {
 		return nil, nil, err

@@ -70,6 +70,20 @@ func (b *biller) sendNew(value string) ledger.Report {
 	return sent
 }
 
+// TestTheSearchForCustomersOutOfSyncReadsNoTerms replaces the stored terms with a value that cannot be decoded. The
+// search depends only on the versions of the prices.
+func TestTheSearchForCustomersOutOfSyncReadsNoTerms(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	b.price("1", "0", "1")
+	b.use("1")
+	b.accept()
+	require.Empty(t, b.outOfSync())
+	b.exec(`update price_terms set terms = '[]' where tenant_id = $1`, b.tenant)
+	require.Empty(t, b.outOfSync())
+}
+
 func TestUsageThatArrivesLatePutsItsCustomerOutOfSync(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

@@ -337,6 +337,27 @@ func AllPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map
 	return byMeter, err
 }
 
+// PriceVersions returns the versions of AllPrices without terms, which billing.PriceAt does not need. The terms of a
+// tenant can have several MiB.
+func PriceVersions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
+	rows, err := q.Query(ctx, `
+		select meter_id, coalesce(plan_id, 0), version, effective_from
+		from meter_prices
+		where tenant_id = $1
+		  and customer_id is null
+		  and withdrawn_at is null`, tenant)
+	if err != nil {
+		return nil, pg.Coded(err)
+	}
+	byMeter := make(map[metering.MeterID][]billing.Price)
+	var p billing.Price
+	_, err = pgx.ForEachRow(rows, []any{&p.MeterID, &p.PlanID, &p.Version, &p.EffectiveFrom}, func() error {
+		byMeter[p.MeterID] = append(byMeter[p.MeterID], p)
+		return nil
+	})
+	return byMeter, pg.Coded(err)
+}
+
 // auditedPrice returns the price with its terms exactly as stored.
 func auditedPrice(p billing.Price) audit.Fields {
 	fields := audit.Fields{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited

@@ -192,7 +192,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	if err != nil {
 		return all, err
 	}
-	prices, err := catalog.AllPrices(ctx, tx, tenant)
+	prices, err := catalog.PriceVersions(ctx, tx, tenant)
 	if err != nil {
 		return all, err
 	}

@@ -64,7 +64,7 @@ type fakeTemporal struct {
 	deaf    atomic.Bool // queries get no response
 	started chan string
 
-	priority atomic.Int64 // of the last run that was started with a signal
+	priority atomic.Int64 // of the last run that was started
 
 	schedules fakeSchedules
 	runs      fakeRuns
@@ -77,6 +77,7 @@ func (f *fakeTemporal) ExecuteWorkflow(ctx context.Context, options temporal.Sta
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	f.priority.Store(int64(options.Priority.PriorityKey))
 	return nil, f.start(options.ID)
 }
 

@@ -227,6 +227,42 @@ func TestRequestedSyncsAreUrgentUpToABound(t *testing.T) {
 	request(tenants[5], 1, urgent)
 }
 
+// TestEventsOfAProviderAreUrgentUpToABound checks that only a bounded number of events per minute precedes scheduled
+// syncs, for each tenant and for all tenants together. Requested syncs have a bound of their own.
+func TestEventsOfAProviderAreUrgentUpToABound(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = time.Nanosecond }).striped(t)
+	const urgent, scheduled = 1, 4
+	events := 0
+	deliver := func(of *bundle, n int, priority int64) {
+		t.Helper()
+		for range n {
+			events++
+			payload := delivery(fmt.Sprint("evt_", events), subscriptionUpdated, "")
+			require.Equal(t, 200, of.deliver(t, of.eventsPath(), payload, of.signature(payload)).status)
+			require.Equal(t, priority, b.temporal.priority.Load())
+		}
+	}
+	tenants := []*bundle{b}
+	for range 5 {
+		of := b.of(t, dbtest.Tenant(t, b.store))
+		of.provider(t, fmt.Sprintf(`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":%q}`, stripeSecret))
+		tenants = append(tenants, of)
+	}
+	for _, of := range tenants[:5] {
+		deliver(of, 60, urgent)
+		deliver(of, 1, scheduled)
+	}
+	deliver(tenants[5], 1, scheduled)
+
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	require.Equal(t, 202, b.send(t, "POST", "/v1/billing/sync", syncAcme).status)
+	require.EqualValues(t, urgent, b.temporal.priority.Load())
+
+	b.ahead.Store(int64(time.Minute + time.Second))
+	deliver(tenants[5], 1, urgent)
+}
+
 func TestAProviderIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

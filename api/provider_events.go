@@ -56,7 +56,8 @@ func (s *server) registerProviderEvents() {
 	s.describeProviderEvent()
 }
 
-// providerEvent stores an event of a provider and starts its workflow. The signature is the only credential.
+// providerEvent stores an event of a provider and starts its workflow. The signature is the only credential. The
+// tenant knows the secret and can sign any number of events, so the run is urgent up to a number per minute.
 // If Temporal does not respond within five seconds, the event stays stored and the error makes the provider
 // send it again.
 func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
@@ -119,7 +120,7 @@ func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput)
 	if err != nil || handled {
 		return out, err
 	}
-	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, kept.Customer, kept.Row)
+	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, kept.Customer, kept.Row, s.takeUrgent(ctx, "provider-events", tenant))
 }
 
 var errNoEvents = metering.Errorf(metering.CodeNotFound, "providers of this type send no events")

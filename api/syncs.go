@@ -174,17 +174,22 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 	return answer, err
 }
 
-// Maximum number of urgent syncs per minute. Without a maximum, requested syncs could use up the calls to
-// providers, and scheduled syncs of all tenants would never run.
+// Maximum number of urgent runs per minute. Without a maximum, the runs that tenants start could use up the calls
+// to providers, and scheduled syncs of all tenants would never run. Requested syncs and provider events are counted
+// separately, so that many events at the start of a month do not delay requested syncs.
 const (
-	urgentSyncsOfTenant = 60
-	urgentSyncs         = 300 // of all tenants
+	urgentRunsOfTenant = 60
+	urgentRuns         = 300 // of all tenants
 )
+
+// takeUrgent counts a run of a kind, and reports whether the run is urgent.
+func (s *server) takeUrgent(ctx context.Context, kind string, tenant metering.TenantID) bool {
+	return s.minutes.take(ctx, kind+":"+tenant.String(), urgentRunsOfTenant).allowed && s.minutes.take(ctx, kind, urgentRuns).allowed
+}
 
 // startSync starts the run of a requested sync. The sync is urgent up to a number per minute.
 func (s *server) startSync(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
-	urgent := s.minutes.take(ctx, "syncs:"+tenant.String(), urgentSyncsOfTenant).allowed && s.minutes.take(ctx, "syncs", urgentSyncs).allowed
-	return workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, urgent)
+	return workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, s.takeUrgent(ctx, "syncs", tenant))
 }
 
 func (s *server) withdraw(ctx context.Context, run metering.Sync) {

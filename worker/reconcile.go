@@ -55,7 +55,7 @@ func everything(config Config) []unfinished {
 		)},
 		{"events of providers", 0, reconcileEvery, rows(overdue(store.ProviderEvents.Open),
 			func(ctx context.Context, e ledger.KeptEvent) error {
-				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Customer, e.Row)
+				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Customer, e.Row, false)
 			},
 		)},
 		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),

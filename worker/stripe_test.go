@@ -236,7 +236,7 @@ func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEv
 	require.NoError(s, err)
 	require.False(s, handled)
 	dbtest.Eventually(s, func() error {
-		return workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, kept.Customer, kept.Row)
+		return workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, kept.Customer, kept.Row, true)
 	})
 	return kept.Row
 }

@@ -88,14 +88,16 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	return "the invoice was stored and its period closed", err
 }
 
-// sync requests a sync and waits for it with awaitSync. The outcome begins with done if the sync
-// succeeded. Otherwise, the outcome begins with undone, and contains the error or states that the
-// sync continues.
+// sync requests a sync with the priority of the event, and waits for it with awaitSync. The outcome
+// begins with done if the sync succeeded. Otherwise, the outcome begins with undone, and contains
+// the error or states that the sync continues.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
 	if err := workflow.ExecuteActivity(shortStep(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
 	}
-	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).childOrSignal(ctx)
+	s := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider)
+	s.priority = workflow.GetInfo(ctx).Priority.PriorityKey
+	run, err := s.childOrSignal(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +198,7 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 			"and closes the period once its invoice is final.",
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider))},
-		priority:   interactive,
+		priority:   background,
 	}
 	if customer != 0 {
 		s.details += " " + inAPI(customer)
@@ -206,7 +208,12 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 }
 
 // StartHandleProviderEvent starts a run that handles the event, unless one is open. The caller
-// commits the event's row first. The customer is 0 if the event concerns no customer in Odometer.
-func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) error {
-	return handleProviderEventStart(tenant, customer, row).startOrJoin(ctx, c)
+// commits the event's row first. The customer is 0 if the event concerns no customer in Odometer. A
+// run that is not urgent takes turns with scheduled syncs.
+func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID, urgent bool) error {
+	s := handleProviderEventStart(tenant, customer, row)
+	if urgent {
+		s.priority = interactive
+	}
+	return s.startOrJoin(ctx, c)
 }

@@ -47,9 +47,10 @@ func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
 }
 
 // TestOnlyWhatIsScheduledWaits checks that scheduled syncs have a lower priority than syncs requested by a
-// user or by the provider's events.
+// user or for a held invoice. Only the API starts urgent runs of provider events.
 func TestOnlyWhatIsScheduledWaits(t *testing.T) {
 	for trigger, want := range map[metering.Trigger]int{metering.Manual: interactive, metering.ByProvider: interactive, metering.Scheduled: background} {
 		require.Equal(t, want, syncCustomerStart(1, 2, trigger).fairPriority().PriorityKey)
 	}
+	require.Equal(t, background, handleProviderEventStart(1, 2, 7).fairPriority().PriorityKey)
 }

@@ -95,7 +95,7 @@ type server struct {
 	listings      listings
 	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
 	firstKept     keptCustomers[time.Time] // the start of the first billing period
-	metersKept    *lru.Cache[metering.TenantID, keptOf[[]catalog.DimensionMeter]]
+	metersKept    *boundedCache[metering.TenantID, []catalog.DimensionMeter]
 	termsKept     keptCustomers[[]billing.DimensionTerms]
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
@@ -148,15 +148,8 @@ func New(deps Deps) (http.Handler, error) {
 	if s.lastUnrated, err = lru.New[metering.TenantID, keptUnrated](maxUnrated); err != nil {
 		return nil, err
 	}
-	if s.firstKept, err = keepCustomers[time.Time](); err != nil {
-		return nil, err
-	}
-	if s.metersKept, err = lru.New[metering.TenantID, keptOf[[]catalog.DimensionMeter]](maxKeptMeters); err != nil {
-		return nil, err
-	}
-	if s.termsKept, err = keepCustomers[[]billing.DimensionTerms](); err != nil {
-		return nil, err
-	}
+	s.firstKept, s.termsKept = keepCustomers[time.Time](), keepCustomers[[]billing.DimensionTerms]()
+	s.metersKept = newBoundedCache[metering.TenantID, []catalog.DimensionMeter]()
 	tenants, strangers, err := newLimiters(deps)
 	if err != nil {
 		return nil, err

@@ -12,8 +12,6 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const maxKeptMeters = 1000 // number of tenants
-
 // unpricedEvent is a counted event that at least one of the meter's prices does not charge, because no price
 // by dimension matches it.
 type unpricedEvent struct {
@@ -75,12 +73,11 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 	return t.MeterID == e.meter.ID && t.Period.Contains(e.At) && !t.Terms.Rates(e.key)
 }
 
-// dimensionMeters returns the tenant's meters with prices by dimension. The result is cached for
-// customersKeptFor.
+// dimensionMeters returns the tenant's meters with prices by dimension. The result is cached for cachedFor.
 func (s *server) dimensionMeters(ctx context.Context) []catalog.DimensionMeter {
 	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
-	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < customersKeptFor {
-		return kept.of
+	if meters, found := s.metersKept.get(tenant, now); found {
+		return meters
 	}
 	ctx, cancel := context.WithTimeout(ctx, warningsWait)
 	defer cancel()
@@ -89,6 +86,5 @@ func (s *server) dimensionMeters(ctx context.Context) []catalog.DimensionMeter {
 		s.Log.WarnContext(ctx, "cannot read the prices by dimension", "error", err)
 		return nil
 	}
-	s.metersKept.Add(tenant, keptOf[[]catalog.DimensionMeter]{meters, now})
-	return meters
+	return s.metersKept.add(tenant, meters, now)
 }

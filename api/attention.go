@@ -158,14 +158,11 @@ func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryF
 	return &retryFailedOutput{shown}, err
 }
 
-const (
-	// begunAtOnce is the maximum number of workflow runs that the API process starts for one request.
-	begunAtOnce = 100
-	beginFor    = 2 * time.Second
-)
+// begunAtOnce is the maximum number of workflow runs that the API process starts for one request.
+const begunAtOnce = 100
 
 func (s *server) beginSyncs(ctx context.Context, customers []metering.CustomerID) {
-	ctx, cancel := context.WithTimeout(ctx, beginFor)
+	ctx, cancel := context.WithTimeout(ctx, runsWait)
 	defer cancel()
 	tenant := principalOf(ctx).Tenant.ID
 	for _, customer := range customers[:min(len(customers), begunAtOnce)] {

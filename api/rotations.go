@@ -14,10 +14,6 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// runWait bounds how long a response waits until Temporal starts the workflow run of the rotation. If
-// Temporal does not respond, a worker starts the run.
-const runWait = 2 * time.Second
-
 func (s *server) registerRotations() {
 	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key",
 		"Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old "+

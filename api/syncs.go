@@ -15,10 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-const (
-	defaultSyncWait = 25 * time.Second
-	syncPoll        = 100 * time.Millisecond
-)
+// syncPoll is the pause between two reads of the state of a sync for which a request waits.
+const syncPoll = 100 * time.Millisecond
 
 type syncLine struct {
 	ReportID  string            `json:"report_id"`

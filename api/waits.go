@@ -18,3 +18,10 @@ var (
 	auditTimeout      = 5 * time.Second        // for the audit log to record a refused request
 	searchTime        = 2 * time.Second        // for the database to find the events of a page
 )
+
+// Maximum waits that tests do not extend.
+const (
+	defaultSyncWait = 25 * time.Second // for a requested sync to finish, before 202 is returned
+	runWait         = 2 * time.Second  // for Temporal to start a workflow run; afterwards, a worker starts it
+	runsWait        = 2 * time.Second  // for Temporal to start the workflow runs of several syncs
+)

@@ -44,6 +44,23 @@ func TestACustomerWhoIsPausedIsNotErased(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider deletes the provider, because no sync can be requested then to
+// resume the customer. The erasure does not change the operator's pause.
+func TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	b.acceptAll()
+	b.pause("the receiver is being moved")
+	b.now = b.now.Add(time.Minute)
+	require.NoError(t, b.deleteProvider())
+	_, err := b.erase()
+	require.NoError(t, err)
+
+	b.useProvider(anotherReceiver)
+	require.True(t, b.resume("there is another receiver"))
+}
+
 func TestAnErasedCustomerIsNotErasedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

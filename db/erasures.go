@@ -60,8 +60,8 @@ func isErasedValue(value json.RawMessage) bool {
 
 // Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to a
 // receiver of statements, because the receiver knows the previous name. It returns CodeNotFound if there is
-// no such customer, and CodePaused while the customer is paused. It returns CodeConflict, with the reason, if the
-// customer is erased already, and while the customer's billing is open.
+// no such customer, and CodePaused while the customer is paused and the tenant has a provider. It returns
+// CodeConflict, with the reason, if the customer is erased already, and while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)

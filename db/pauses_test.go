@@ -167,7 +167,7 @@ func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 }
 
 // TestAnOperatorsPauseOfAnErasedCustomerEnds erases a customer of a provider with invoices, which still bills the
-// customer.
+// customer. The clock of the process that pauses the customer is behind the clock of the process that erased it.
 func TestAnOperatorsPauseOfAnErasedCustomerEnds(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -179,8 +179,9 @@ func TestAnOperatorsPauseOfAnErasedCustomerEnds(t *testing.T) {
 	_, err := b.erase()
 	require.NoError(t, err)
 
-	b.now = b.now.Add(time.Minute)
+	b.now = b.now.Add(-time.Second)
 	b.pause("the account is being checked")
+	b.now = b.now.Add(time.Minute)
 	_, err = b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
 	require.True(t, b.resume("it is checked"))

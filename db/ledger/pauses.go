@@ -22,10 +22,16 @@ func isPaused(tenant, customer string) string {
 	    and b.ended_at is null)`
 }
 
-// RefusePaused returns CodePaused if the customer is paused.
+// RefusePaused returns CodePaused if the customer is paused and the tenant has a provider. Without a provider, there is
+// no usage to report, and no sync by which an operator could resume the customer.
 func RefusePaused(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	var paused bool
-	err := tx.QueryRow(ctx, `select `+isPaused("$1", "$2"), tenant, customer).Scan(&paused)
+	err := tx.QueryRow(ctx, `
+		select `+isPaused("$1", "$2")+` and exists (
+		  select
+		  from billing_connections k
+		  where k.tenant_id = $1
+		    and k.retired_at is null)`, tenant, customer).Scan(&paused)
 	if err == nil && paused {
 		err = metering.Errorf(metering.CodePaused, "the customer is paused, so its usage is not reported; request a sync with POST /v1/billing/sync, and resume it with POST /v1/billing/syncs/{id}/resume")
 	}
@@ -58,7 +64,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 }
 
 // EndPause ends the customer's pause. The next sync reports the customer's usage again. ended is false if the
-// customer is not paused, or is paused since its erasure.
+// customer is not paused, or if its erasure began the pause.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
@@ -72,7 +78,7 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
-// endPause ends the customer's pause, unless the pause began with the customer's erasure or earlier.
+// endPause ends the customer's pause, unless the customer's erasure began it.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update billing_pauses b
@@ -80,6 +86,6 @@ func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steer
 		where b.tenant_id = $1
 		  and b.customer_id = $2
 		  and b.ended_at is null
-		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at >= b.began_at)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at = b.began_at)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
 	return tag.RowsAffected() > 0, err
 }

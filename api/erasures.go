@@ -23,8 +23,10 @@ func (s *server) registerErasures() {
 	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
 		"Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.\n\n"+
 			"- Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.\n"+
-			"- Returns 409 while the customer is paused, usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a "+
-			"closed period is not fully billed or an invoice is held, and if the customer is erased already. The error names the cause.")), s.eraseCustomer)
+			"- Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.\n"+
+			"- Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully "+
+			"billed or an invoice is held. The error names the cause.\n"+
+			"- Returns 409 if the customer is erased already.")), s.eraseCustomer)
 }
 
 // eraseCustomer renames the customer immediately. A workflow run erases the customer's other data. If Temporal

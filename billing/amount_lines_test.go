@@ -379,8 +379,8 @@ func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
 	}
 }
 
-// ChargedSince returns the start of an incomplete period that is billed in amounts and began before the given instant.
-// Otherwise ChargedSince returns the instant.
+// ChargedSince returns the start of an incomplete period that is billed in amounts and began before the given instant,
+// or of the window of an outstanding report that sets a line. Otherwise ChargedSince returns the instant.
 func TestFromWhenChargesAreRead(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
@@ -391,6 +391,11 @@ func TestFromWhenChargesAreRead(t *testing.T) {
 	f.Stored[0].Bills = metering.BillsQuantities
 	require.Equal(t, begins.Add(time.Hour), f.ChargedSince(begins.Add(time.Hour)))
 	f.Stored[0].Bills, f.Stored[0].Complete = metering.BillsAmounts, true
+	f.Reported = []billing.Reported{set(t, f, "2")}
+	require.Equal(t, begins.Add(time.Hour), f.ChargedSince(begins.Add(time.Hour)))
+	f.Reported[0].Outstanding = true
+	require.Equal(t, begins, f.ChargedSince(begins.Add(time.Hour)), "without its line, the report would be rejected")
+	f.Reported[0].Connection = 9
 	require.Equal(t, begins.Add(time.Hour), f.ChargedSince(begins.Add(time.Hour)))
 }
 

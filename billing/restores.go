@@ -194,17 +194,27 @@ func (b *Books) Lost(found []Found) (reports []Report) {
 	return reports
 }
 
-// ChargedSince returns the time from which charges must be read if the ledger lacks reports after the given time.
-// Such a report may have changed a line that was created earlier. ChargedSince therefore returns the start of the
-// oldest incomplete period that is billed in amounts, if that start is before the given time. Otherwise, it returns the
-// given time.
+// ChargedSince returns the time from which charges must be read if the ledger lacks reports after the given time. It is
+// the earliest of these times:
+//   - The given time.
+//   - The start of each incomplete period that is billed in amounts. A report that the ledger lacks may have changed a
+//     line that was created since then.
+//   - The start of the window of each outstanding report that sets a line. The line was created since then, and
+//     ReportsWithoutLine must find it.
 func (f Facts) ChargedSince(known time.Time) time.Time {
+	since := known
 	for _, p := range Periods(f) {
-		if p.Bills == metering.BillsAmounts && !p.Complete && p.Start.Before(known) {
-			return p.Start
+		if p.Bills == metering.BillsAmounts && !p.Complete && p.Start.Before(since) {
+			since = p.Start
 		}
 	}
-	return known
+	for i := range f.Reported {
+		r := &f.Reported[i]
+		if r.Outstanding && r.Kind == ChargeReport && r.Counting == Replaces && f.here(r.Series) && r.Window.Start.Before(since) {
+			since = r.Window.Start
+		}
+	}
+	return since
 }
 
 // FoundCharge is a charge that Odometer has created at the provider.

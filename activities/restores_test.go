@@ -343,7 +343,8 @@ func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
 }
 
 // TestLinesThatWerePlannedAtABackupAreFound checks reports that were planned at the backup and set invoice lines after
-// it, except the first report. Each outcome is unknown until the lines are read. A line names the report that set it.
+// it, except the first report. Each outcome is unknown until the lines are read, and no report is sent until then. A
+// line names the report that set it.
 func TestLinesThatWerePlannedAtABackupAreFound(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
@@ -365,6 +366,8 @@ func TestLinesThatWerePlannedAtABackupAreFound(t *testing.T) {
 		return all
 	}
 	d.restore(backup)
+	_, err := d.do.SendReport(t.Context(), activities.SendReportInput{TenantID: d.tenant, ReportID: planned[0]})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "a run from before the restore sets no line")
 	require.Equal(t, slices.Repeat([]billing.State{billing.InDoubt}, len(planned)), states())
 	d.read()
 	require.Equal(t, append([]billing.State{billing.Rejected}, slices.Repeat([]billing.State{billing.Counted}, len(planned)-1)...), states())

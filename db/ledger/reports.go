@@ -124,8 +124,8 @@ func (b Busy) Error() string {
 // Lease leases a report to the caller, which may send the report until the lease ends. It fails with
 //
 //   - CodeOverloaded, caused by Busy, while another attempt holds the lease,
-//   - CodeConflict if the report is decided, its connection was replaced, or the provider's totals must be read
-//     after a restore of the ledger; the caller must then plan again,
+//   - CodeConflict if the report is decided, its connection was replaced, or the provider's totals and charges must
+//     be read first after a restore of the ledger; the caller must then plan again,
 //   - CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (leased Leased, err error) {
 	err = pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
@@ -144,7 +144,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		state      billing.State
 		leaseUntil *time.Time
 		paused     bool
-		unread     bool
+		readFirst  bool
 		hold       bool // the report is an action on an invoice and has no period
 	)
 	err = tx.QueryRow(ctx, `
@@ -156,16 +156,18 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
 		      and `+lastOfPeriod+`), `+isPaused("r.tenant_id", "r.customer_id")+`,
-		  s.counting = 'adds' and r.ledger_epoch < (`+ledgerEpoch+`) and d.read_epoch < (`+ledgerEpoch+`), r.period_id is null
+		  `+isReadFirst+`, r.period_id is null
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		join customers c on c.tenant_id = r.tenant_id and c.id = r.customer_id
 		left join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		where r.tenant_id = $1
 		  and r.id = $2
 		for update of r`, tenant, report, now,
 	).Scan(&state, &leaseUntil, &l.Attempt, &l.Body, &l.Revision, &l.FirstSentAt,
-		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Object, &l.Invoiced, &paused, &unread, &hold)
+		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Object, &l.Invoiced, &paused, &readFirst, &hold)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, errNoReport
 	}
@@ -178,8 +180,8 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	if paused && !hold { // an invoice hold reports no usage
 		return l, errPaused
 	}
-	if unread {
-		return l, metering.Errorf(metering.CodeConflict, "the ledger was restored from a backup; the provider's totals are read before this report is sent")
+	if readFirst {
+		return l, metering.Errorf(metering.CodeConflict, "the ledger was restored from a backup; the provider's totals and charges are read before this report is sent")
 	}
 	if leaseUntil != nil && leaseUntil.After(now) {
 		return l, metering.Errorf(metering.CodeOverloaded, "the report is being sent").Because(Busy{leaseUntil.Sub(now)})

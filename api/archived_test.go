@@ -88,11 +88,16 @@ func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	archived = b.send(t, "POST", "/v1/meters/calls/archive", "")
 	require.Contains(t, archived.body, `"status":"complete"`)
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"), "as the version that was read has counted")
+	updates := b.audited(t, "meter.update") // newest first
+	require.Len(t, updates, 2)
+	require.JSONEq(t, `{"aggregation":"count"}`, string(updates[0].Before))
+	require.JSONEq(t, `{"aggregation":"sum"}`, string(updates[0].After))
 	require.NotContains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"aggregation":"count"`, "the change is cancelled")
 	b.countPast(t, t)
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 
 	b.send(t, "POST", "/v1/meters/calls/archive", "")
+	require.Len(t, b.audited(t, "meter.update"), 2, "no change was being backfilled")
 	b.send(t, "POST", "/v1/meters/calls/unarchive", "")
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
 	b.send(t, "POST", "/v1/meters/calls/archive", "")

@@ -107,7 +107,7 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		if m.Version.Status == metering.Backfilling {
 			err = countNothing(ctx, tx, tenant, m.Version)
-		} else {
+		} else if err = auditCancelled(ctx, tx, tenant, actor, m); err == nil {
 			err = stopCounting(ctx, tx, tenant, m.Version)
 		}
 		if err != nil {
@@ -115,6 +115,18 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		return auditArchived(ctx, tx, tenant, actor, "meter", m.ID.String(), now)
 	})
+}
+
+// auditCancelled records in the audit log that a change of the meter's definition is cancelled, if such a change is
+// being backfilled.
+func auditCancelled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, m metering.Meter) error {
+	latest, err := LatestMeterVersion(ctx, tx, tenant, m.ID)
+	if err != nil || latest.SameCounting(m.Version) {
+		return err
+	}
+	changed := m
+	changed.Version = latest
+	return audit.RecordChange(ctx, tx, tenant, actor, "meter.update", m.ID.String(), auditedMeter(changed), auditedMeter(m))
 }
 
 // stopCounting ends the counting of new events by the meter's current version, from which usage is read. If that version

@@ -355,9 +355,9 @@ func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.W
 	return read, read.LoadEdges(d.ctx)
 }
 
-// compareSilence adds the days on which customers had been silent for too long.
+// compareSilence adds the days on which customers had been silent for too long, up to dryRunFirings + 1 of all batches.
 func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
-	a := d.alert()
+	a, rest := d.alert(), dryRunFirings+1-len(d.run.Firings)
 	rows, err := d.tx.Query(d.ctx, `
 		select customer_id, ts
 		from (
@@ -370,7 +370,7 @@ func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 		where coalesce(next, @now) - ts >= @silence
 		order by customer_id, ts
 		limit @limit`, pgx.NamedArgs{
-		"tenant": d.tenant, "customers": b.Customers, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": dryRunFirings + 1,
+		"tenant": d.tenant, "customers": b.Customers, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": rest,
 	})
 	if err != nil {
 		return err

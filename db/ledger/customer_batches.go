@@ -25,7 +25,7 @@ func CustomerBatches(ctx context.Context, q pg.Querier, tenant metering.TenantID
 	return batches, nil
 }
 
-// customerBatches is CustomerBatches for the customers c for which a condition holds.
+// customerBatches divides the customers c for which an SQL condition holds. It adds the argument tenant to args.
 func customerBatches(ctx context.Context, q pg.Querier, tenant metering.TenantID, condition string, args pgx.NamedArgs) (batches [][]int64, err error) {
 	args["tenant"] = tenant
 	rows, err := q.Query(ctx, `
@@ -35,10 +35,10 @@ func customerBatches(ctx context.Context, q pg.Querier, tenant metering.TenantID
 	if err != nil {
 		return nil, err
 	}
-	var id, bytes, filled int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &bytes}, func() error {
-		if filled += bytes; len(batches) == 0 || filled > batchPriceBytes {
-			batches, filled = append(batches, nil), bytes
+	var id, size, filled int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
+		if filled += size; len(batches) == 0 || filled > batchPriceBytes {
+			batches, filled = append(batches, nil), size
 		}
 		last := len(batches) - 1
 		batches[last] = append(batches[last], id)

@@ -233,7 +233,7 @@ func (r *unratedReader) next() (*unratedBatch, error) {
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	b, err := r.some(ids, `p.customer_id between @first and @last`)
+	b, err := r.readBatch(ids, `p.customer_id between @first and @last`)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (r *unratedReader) eachNamed(externalIDs []string, use func(*unratedBatch) 
 		return err
 	}
 	for _, ids := range batches {
-		b, err := r.some(ids, `p.customer_id = any(@customers)`)
+		b, err := r.readBatch(ids, `p.customer_id = any(@customers)`)
 		if err != nil {
 			return err
 		}
@@ -263,9 +263,9 @@ func (r *unratedReader) eachNamed(externalIDs []string, use func(*unratedBatch) 
 	return nil
 }
 
-// some reads customers by their ids, and their periods with unrated usage. within is the condition that a stored
+// readBatch reads customers by their ids, and their periods with unrated usage. within is the condition that a stored
 // period p belongs to one of them.
-func (r *unratedReader) some(ids []int64, within string) (*unratedBatch, error) {
+func (r *unratedReader) readBatch(ids []int64, within string) (*unratedBatch, error) {
 	open, err := r.batchOf(ids)
 	if err != nil {
 		return nil, err

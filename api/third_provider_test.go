@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
@@ -165,7 +166,7 @@ func (p slowReads) Read(ctx context.Context, c providers.Credentials, q provider
 // provider at the same time, so that another tenant can link a customer.
 func TestATenantThatLinksManyCustomersLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
-	slow := slowReads{tallytest.New(tallyServer(t)), make(chan string), make(chan struct{})}
+	slow := slowReads{tallytest.New(tallyServer(t)), make(chan string, 10), make(chan struct{})}
 	r := setup(t).talliedBy(t, slow)
 	other := r.of(t, dbtest.Tenant(t, r.store))
 	for _, of := range []*bundle{r, other} {
@@ -176,7 +177,9 @@ func TestATenantThatLinksManyCustomersLeavesRoomForOthers(t *testing.T) {
 	link := func(of *bundle, customer string) {
 		links.Go(func() {
 			linked := of.send(t, "POST", "/v1/customers", fmt.Sprintf(`{"external_id":%[1]q,"billing_provider_id":%[1]q}`, customer))
-			require.Equal(t, 201, linked.status, linked.body)
+			if !assert.Equal(t, 201, linked.status, linked.body) {
+				slow.began <- "none" // the test does not wait for the customer
+			}
 		})
 	}
 	for n := range 4 {

@@ -206,7 +206,9 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 			}
 		}
 		for _, c := range seen.Charges {
-			w.batch.Queue(keepObject, tenant, c.ReportID, c.Object)
+			if c.Object != "" {
+				w.batch.Queue(keepObject, tenant, c.ReportID, c.Object)
+			}
 		}
 		w.batch.Queue(`
 			update billing_destinations
@@ -280,7 +282,7 @@ const keepObject = `
 // totals that were read include it, or a later report has replaced it on its line.
 const settleForgotten = `
 	update billing_reports
-	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals were read again', lease_until = null, decided_at = $3
+	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals and invoice items were read since', lease_until = null, decided_at = $3
 	where tenant_id = $1
 	  and id = any($2)
 	  and state in ('planned', 'sending', 'in_doubt')`

@@ -57,17 +57,25 @@ func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor 
 }
 
 // UnarchiveUsed unarchives customers that have new events. It skips customers that were erased since the events were
-// stored.
+// stored. It locks the rows in the order of their ids, so that two calls cannot wait for each other.
 func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
-			update customers
+			with used as (
+			  select c.id
+			  from customers c
+			  where c.tenant_id = $1
+			    and c.id = any($2)
+			    and c.archived_at is not null
+			    and c.erased_at is null
+			  order by c.id
+			  for update)
+			update customers c
 			set archived_at = null
-			where tenant_id = $1
-			  and id = any($2)
-			  and archived_at is not null
-			  and erased_at is null
-			returning id`, tenant, customers)
+			from used
+			where c.tenant_id = $1
+			  and c.id = used.id
+			returning c.id`, tenant, customers)
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,8 @@ func (s *server) messages() {
 	describeMessage[outbox.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
 	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
 		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx after you have stored the statement.\n\n"+
-			"A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`.")
+			"A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`. "+
+			"Also respond with 2xx to a statement with a lower `sequence`. Until you accept it, the customer gets no other statement.")
 	describeMessage[webhook.Tried](document, webhook.Ping, "The receiver of statements is tested before it is saved", "Respond with 2xx.")
 	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", "StatementMessage", webhook.UsageStatement, webhook.Ping)
 	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", "Message", append(metering.MessageKind("").Values(), metering.MessageWebhookTest)...)

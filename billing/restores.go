@@ -24,10 +24,10 @@ func (p *planner) mayLackReports(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
-// isLastSent reports whether the receiver surely has no statement of the closed period that is newer than s, an accepted
-// statement. The result is true if no restore followed s. Otherwise it is true only if, in the backup of the first
-// restore after s, the period was closed and s was its last statement and had a known outcome. In all other cases, a newer
-// statement may have been sent after that backup.
+// isLastSent reports whether the accepted statement s is certainly the receiver's last one of the closed period. Without
+// a restore after s, it is. Otherwise, it is only if the ledger has no newer statement of the period, and if the period
+// was closed and the outcome of s was known before the first such restore. In all other cases, Odometer may have sent a
+// newer statement after that backup.
 func (f *Facts) isLastSent(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
 	if i < 0 {
@@ -40,7 +40,8 @@ func (f *Facts) isLastSent(s Sent, p Period) bool {
 
 // knowsLastSent reports whether the receiver's last statement of a closed period is known. This holds if isLastSent
 // returns true for the last accepted statement. Without an accepted statement, it holds if no restore can have lost one
-// that arrived: no statement precedes a restore, and the period was not open at one.
+// that arrived: no statement of the period was made before the last restore, and no restore fell into the time from the
+// period's start to its close.
 func (f *Facts) knowsLastSent(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
 		return f.isLastSent(last, p)
@@ -153,8 +154,8 @@ func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 	return reports
 }
 
-// ReportsWithoutLine returns the outstanding reports of previous epochs that set an invoice line and that no charge in
-// found names. A line names the last report that set it. So such a report did not arrive, or a later one replaced it.
+// ReportsWithoutLine returns the outstanding reports of previous epochs that set an invoice line, if no charge in found
+// names them. A line names the last report that set it. So such a report did not arrive, or a later one replaced it.
 func (b *Books) ReportsWithoutLine(found []FoundCharge) (reports []uuid.UUID) {
 	if !b.Unread || b.Side == nil {
 		return nil

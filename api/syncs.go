@@ -185,7 +185,8 @@ func (s *server) takeUrgent(ctx context.Context, kind string, tenant metering.Te
 	return s.minutes.take(ctx, kind+":"+tenant.String(), urgentRunsOfTenant).allowed && s.minutes.take(ctx, kind, urgentRuns).allowed
 }
 
-// startSync starts the run of a requested sync. The sync is urgent up to a number per minute.
+// startSync starts the run of a requested sync. The run precedes scheduled syncs while the tenant and all tenants are
+// below their numbers of requests per minute. A request that joins an open run counts too.
 func (s *server) startSync(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	return workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, s.takeUrgent(ctx, "syncs", tenant))
 }

@@ -90,7 +90,9 @@ func (f HoldFacts) changed(held bool) HoldCode {
 // linesChanged reports whether a user changed, added or removed a line that does not bill metered usage. A report may
 // add a line or set a line to another amount. disagreements compares such amounts with the reports.
 func (f HoldFacts) linesChanged() bool {
-	changed := func(was DraftLine) bool { return !was.Metered && !slices.ContainsFunc(f.Draft.Lines, was.isUnchangedIn) }
+	changed := func(was DraftLine) bool {
+		return !was.Metered && !slices.ContainsFunc(f.Draft.Lines, was.isUnchangedIn)
+	}
 	added := func(l DraftLine) bool {
 		known := func(o DraftLine) bool { return o.ID == l.ID }
 		return !l.Metered && l.ReportID == nil && !slices.ContainsFunc(f.Before.Lines, known)

@@ -84,7 +84,9 @@ func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 		return books.Resolve(ctx, b.tenant, ledger.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
 	})
 	require.Len(t, b.audited("report.resolve"), 6)
-	b.requireTwice(reports, func(r uuid.UUID) error { return books.StoreObserved(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })
+	b.requireTwice(reports, func(r uuid.UUID) error {
+		return books.StoreObserved(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "")
+	})
 
 	again := b.planTwice(3)
 	require.NoError(t, atOnce(2*len(again), func(i int) error {

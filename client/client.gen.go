@@ -12190,7 +12190,7 @@ type ClientInterface interface {
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+	// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -12210,7 +12210,7 @@ type ClientInterface interface {
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+	// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -13021,7 +13021,9 @@ type ClientInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+	// - Returns 409 if the customer is erased already.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13033,7 +13035,9 @@ type ClientInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+	// - Returns 409 if the customer is erased already.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -13484,7 +13488,7 @@ type ClientInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -13498,7 +13502,7 @@ type ClientInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -14399,7 +14403,7 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -14429,7 +14433,7 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -16050,7 +16054,9 @@ func (c *Client) GetEntitlements(ctx context.Context, externalId string, params 
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 // - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+// - Returns 409 if the customer is erased already.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16072,7 +16078,9 @@ func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, p
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 // - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+// - Returns 409 if the customer is erased already.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16973,7 +16981,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -16997,7 +17005,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -27206,7 +27214,7 @@ type ClientWithResponsesInterface interface {
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+	// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -27226,7 +27234,7 @@ type ClientWithResponsesInterface interface {
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+	// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -28117,7 +28125,9 @@ type ClientWithResponsesInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+	// - Returns 409 if the customer is erased already.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28129,7 +28139,9 @@ type ClientWithResponsesInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+	// - Returns 409 if the customer is erased already.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28604,7 +28616,7 @@ type ClientWithResponsesInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -28618,7 +28630,7 @@ type ClientWithResponsesInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -37159,7 +37171,7 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -37185,7 +37197,7 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan compares only billing periods to which the prices of the plan apply.
+// - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -38562,7 +38574,9 @@ func (c *ClientWithResponses) GetEntitlementsWithResponse(ctx context.Context, e
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 // - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+// - Returns 409 if the customer is erased already.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -38580,7 +38594,9 @@ func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Cont
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
 // - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+// - Returns 409 if the customer is erased already.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39325,7 +39341,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -39345,7 +39361,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //

@@ -70,7 +70,7 @@ export interface paths {
          *     - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
          *     - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
          *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-         *     - An alert of a plan compares only billing periods to which the prices of the plan apply.
+         *     - An alert of a plan evaluates only billing periods to which the prices of the plan apply.
          *     - A `spend` alert also requires the permission `billing:read`.
          *     - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
          */
@@ -1285,7 +1285,9 @@ export interface paths {
          * @description Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
          *
          *     - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+         *     - Returns 409 `paused` while the customer is paused, if the tenant has a billing provider.
          *     - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
+         *     - Returns 409 if the customer is erased already.
          */
         post: operations["erase-customer"];
         delete?: never;
@@ -1814,7 +1816,7 @@ export interface paths {
          * @description Hides the meter from lists. The meter stops counting new events.
          *
          *     - Usage that the meter has counted is kept and billed. A base price is still charged.
-         *     - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
+         *     - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
          *
          *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -3195,7 +3197,7 @@ export interface webhooks {
          * The current bill of a billing period
          * @description Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx after you have stored the statement.
          *
-         *     A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`.
+         *     A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`. Also respond with 2xx to a statement with a lower `sequence`. Until you accept it, the customer gets no other statement.
          */
         post: operations["usage.statement"];
         delete?: never;

@@ -80,7 +80,7 @@ func (l *life) restores() bool {
 	since, lost := l.events[len(b.events):], len(l.reports) > len(b.reports)
 	l.setBack(b)
 	l.raise(l.now)
-	l.restoredAt, l.recovering = l.now, lost || !l.farSide.receiver // a receiver can be replaced at once if no report is lost
+	l.restoredAt, l.recovering = l.now, l.recovering || lost || !l.farSide.receiver // a receiver can be replaced at once if no restore has lost a report
 	for _, e := range since {
 		l.ledger.ingest(e, l.now)
 	}

@@ -118,6 +118,51 @@ func TestWhatAKeyOfTheMakersHasMadeIsTheMakersToo(t *testing.T) {
 	b.send(t, "GET", "/v1/customers", "", bearer(second.Key)).problem(t, 401, "unauthorized")
 }
 
+// TestAKeyThatAnotherKeyMadeIsHandedOverToo hands over a chain of three keys. The second key is revoked, and
+// stays unchanged.
+func TestAKeyThatAnotherKeyMadeIsHandedOverToo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	owner := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner)
+	heir := b.member(t, b.tenant.ID, email("heir"), metering.RoleAdmin)
+	adminKey := func(as string) (made credentialMade) {
+		t.Helper()
+		a := b.send(t, "POST", "/v1/api-keys", `{"name":"admin","scope":"admin"}`, as)
+		require.Equal(t, 201, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &made))
+		return made
+	}
+	as := bearer(b.logIn(t, owner.Email).Token)
+	first := adminKey(as)
+	second := adminKey(bearer(first.Key))
+	third := b.makeCredential(t, "/v1/hmac-secrets", bearer(second.Key))
+	require.Equal(t, 200, b.send(t, "POST", "/v1/api-keys/"+second.ID+"/revoke", "").status)
+	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/members/"+heir.ID.String()+"/make-owner", "", as).status)
+	byHeir := bearer(b.logIn(t, heir.Email).Token)
+	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+owner.ID.String()+"?keys=hand_over", "", byHeir).status)
+
+	all := b.credentials(t)
+	require.Equal(t, new(heir.ID.String()), all[first.ID].HandedTo)
+	require.Nil(t, all[second.ID].HandedTo)
+	require.Equal(t, new(heir.ID.String()), all[third.ID].HandedTo)
+	require.Equal(t, second.ID, all[third.ID].CreatedBy)
+
+	var log struct {
+		Data []struct {
+			Resource      string
+			Before, After json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/audit-log?action=credential.hand_over", "").body), &log))
+	changed := []string{}
+	for _, e := range log.Data {
+		changed = append(changed, e.Resource)
+		require.JSONEq(t, `{"handed_to":null}`, string(e.Before))
+		require.JSONEq(t, `{"handed_to":"`+heir.ID.String()+`"}`, string(e.After))
+	}
+	require.ElementsMatch(t, []string{first.ID, third.ID}, changed)
+}
+
 func TestACredentialIsNotHandedOverToItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -25,13 +25,13 @@ const credentialsMade = `
 	  union
 	  select n.* from named n join made m on n.answers_to = m.name)`
 
-// credentialsOf returns the live credentials for which the maker is responsible.
-func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor, now time.Time) ([]metering.CredentialID, error) {
+// credentialsOf returns the live credentials for which an actor is responsible, as credentialsMade defines it.
+func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, responsible metering.Actor, now time.Time) ([]metering.CredentialID, error) {
 	rows, err := tx.Query(ctx, credentialsMade+`
 		select kind, id from made
 		where revoked_at is null
 		  and (expires_at is null or expires_at > $3)
-		order by kind, id`, tenant, maker, now)
+		order by kind, id`, tenant, responsible, now)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,7 @@ func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mak
 // settle revokes or hands over the live credentials of a member that is being removed, as chosen.
 // Without a choice it returns CodeConflict, and the message names the credentials.
 func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, chosen metering.KeysChoice, now time.Time) error {
-	maker := metering.Actor(id.String())
-	live, err := credentialsOf(ctx, tx, tenant, maker, now)
+	live, err := credentialsOf(ctx, tx, tenant, metering.Actor(id.String()), now)
 	if err != nil || len(live) == 0 {
 		return err
 	}
@@ -50,7 +49,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	case metering.RevokeKeys:
 		return revokeAll(ctx, tx, tenant, actor, live)
 	case metering.HandOverKeys:
-		return handOver(ctx, tx, tenant, actor, maker, live)
+		return handOver(ctx, tx, tenant, actor, live)
 	}
 	return metering.Errorf(metering.CodeConflict,
 		"the member created credentials that are still valid: %s. Pass keys=revoke to revoke them, or keys=hand_over to take responsibility for them", namesOf(live))
@@ -73,20 +72,29 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	return nil
 }
 
-// handOver makes the actor responsible for the maker's credentials. The stored creator of a credential
-// stays the maker.
-func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []metering.CredentialID) error {
+// handOver makes the actor responsible for the live credentials of a member that is being removed. Each of
+// them gets handed_to, even if another credential created it. created_by stays unchanged. It returns
+// CodeConflict if the actor is one of the credentials.
+func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, live []metering.CredentialID) error {
 	for _, id := range live {
 		if metering.Actor(id.String()) == actor {
 			return metering.Errorf(metering.CodeConflict, "this request uses %s, which is one of the credentials to hand over; use another credential, or pass keys=revoke", id)
 		}
 	}
-	_, err := tx.Exec(ctx, `update credentials set handed_to = $3 where tenant_id = $1 and coalesce(handed_to, created_by) = $2`, tenant, maker, actor)
-	if err != nil {
-		return err
-	}
 	for _, id := range live {
-		if err := audit.RecordChange(ctx, tx, tenant, actor, "credential.hand_over", id.String(), audit.Fields{"handed_to": maker}, audit.Fields{"handed_to": actor}); err != nil {
+		var previous *metering.Actor
+		err := tx.QueryRow(ctx, `
+			update credentials c
+			set handed_to = $4
+			from (select handed_to from credentials where tenant_id = $1 and kind = $2 and id = $3 for update) previous
+			where c.tenant_id = $1
+			  and c.kind = $2
+			  and c.id = $3
+			returning previous.handed_to`, tenant, id.Kind, id.Number, actor).Scan(&previous)
+		if err != nil {
+			return err
+		}
+		if err := audit.RecordChange(ctx, tx, tenant, actor, "credential.hand_over", id.String(), audit.Fields{"handed_to": previous}, audit.Fields{"handed_to": actor}); err != nil {
 			return err
 		}
 	}

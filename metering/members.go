@@ -50,7 +50,7 @@ type Membership struct {
 type KeysChoice string
 
 const (
-	HandOverKeys KeysChoice = "hand_over" // the member that performs the removal becomes responsible for the credentials
+	HandOverKeys KeysChoice = "hand_over" // the actor that performs the removal becomes responsible for the credentials
 	RevokeKeys   KeysChoice = "revoke"
 )
 

@@ -20,8 +20,8 @@ func (l ClosedLine) Working() []Step {
 }
 
 // planClosings plans the periods to close: the periods with an end and grace in the past, oldest first. Neither reports
-// nor answers of a provider change the time of a close. No period closes while a meter is backfilling. After a restore,
-// no period closes for the length of the grace, so that clients can send lost events again in time.
+// nor answers of a provider change the time of a close. No period closes while the first backfill of a meter runs.
+// After a restore, no period closes for the length of the grace, so that clients can send lost events again in time.
 func (p *planner) planClosings() {
 	p.planOutstanding()
 	if p.Now.Before(p.restoredAt().Add(p.Settings.Grace)) {

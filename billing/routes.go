@@ -30,7 +30,7 @@ var rules = []rule{
 	{"The period is closed. The provider does not bill the meter, or its final invoices were compared.", none, "", (*position).isCompared},
 
 	// The meter cannot be reported.
-	{"A backfill of the meter is running.", wait, ExcludedBackfilling, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
+	{"The first backfill of the meter is running.", wait, ExcludedBackfilling, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
 	{"The last read of the customer at the provider does not include the meter.", wait, ExcludedNotRead, isExcludedAs(ExcludedNotRead)},
 	{"Another subscription of the customer bills the meter.", none, ExcludedOtherSubscription, isExcludedAs(ExcludedOtherSubscription)},
 	{"Nothing at the provider bills the meter for this customer.", operator, ExcludedNoTarget, func(m *position) bool { return !m.destination.takes() }},

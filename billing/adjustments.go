@@ -112,10 +112,10 @@ func (b *Books) lateCalculationsOf(closed Period, target Series, repeated []Line
 	return all
 }
 
-// limitUnknown limits the effect of outstanding reports to other targets. These targets have billed at least the totals
-// in least, and at most those in c.others. reported is the line already reported to this target. The calculation keeps
-// the quantity and the amount of this line if they lie between the results of the possible outcomes. Otherwise it takes
-// the nearest result. Thus no unknown outcome leads to a charge or a credit.
+// limitUnknown limits the effect of outstanding reports to other targets. The parameter least holds the lowest totals
+// that these targets may have billed, and c.others the highest. reported is the line already reported to this target.
+// The calculation keeps the quantity and the amount of this line if they lie between the results of the possible
+// outcomes. Otherwise it takes the nearest result. Thus no unknown outcome leads to a charge or a credit.
 func (c *calculation) limitUnknown(least seriesTotals, reported Line) {
 	sure := *c
 	sure.others = least
@@ -156,9 +156,10 @@ func (p *Period) line(meter metering.MeterID) *ClosedLine {
 	return nil
 }
 
-// late returns the late usage of a closed line. If no more events are counted than the last booking has, late also
-// returns that booking: booked usage stays booked, even if its events are no longer counted or have other units now. If
-// the counted usage differs from the booked units, late returns the booked units less the usage at the close.
+// late returns the late usage of a closed line, and the booking that stands. Without a booking, or if more events are
+// counted than the last booking has, it returns the counted late usage and nil. Otherwise it also returns the last
+// booking, because booked usage stays booked, even if its events are no longer counted or have other units now. If the
+// counted events or units then differ from the booking, the late usage is the booking less the usage at the close.
 func (f *Facts) late(closed Period, then *ClosedLine) (late Measured, standing *Booked) {
 	late = then.CountLate(f.usage(then.MeterID, closed))
 	b, known := f.bookedOf(then.MeterID, closed.Start)

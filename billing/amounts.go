@@ -39,8 +39,8 @@ func (p *planner) lacksCharges() bool {
 	})
 }
 
-// money returns the amount that the provider bills of a series of charges. For a line on a final invoice, it is the
-// amount that Odometer last set. Otherwise, it is the highest amount that the provider may have. If a user edits the
+// money returns the amount that counts as billed by a series of charges: for a line on a final invoice, the amount that
+// Odometer last set; otherwise the highest amount in reports that the provider may have accepted. If a user edits the
 // line, the difference is neither charged again nor credited automatically.
 func (r *Reported) money() metering.Decimal {
 	switch {

@@ -9,8 +9,8 @@ import (
 )
 
 // ChangedPeriods returns the open periods of a billing schedule that are charged differently after a change of its
-// facts, whatever usage follows: at other terms, in other units, or over another range. recounted is a meter that
-// counts other events after the change, or counts them differently; 0: none.
+// facts, for any later usage: at other terms, in other units, or over another range. recounted is a meter that counts
+// other events after the change, or counts them differently; 0: none.
 func ChangedPeriods(before, after Facts, recounted metering.MeterID) (changed []Period) {
 	rest := OpenPeriods(after)
 	for _, p := range OpenPeriods(before) {

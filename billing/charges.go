@@ -19,7 +19,7 @@ type seriesTotals struct {
 type seriesPart struct {
 	series           Series
 	quantity, amount metering.Decimal
-	least            metering.Decimal // part of the quantity that arrived whatever the unknown outcomes are
+	least            metering.Decimal // lowest quantity that the series may have billed, for any outcome of its reports
 	currency         string
 	theirs           bool // a provider charged its own price for the quantity
 }
@@ -27,9 +27,9 @@ type seriesPart struct {
 // money returns the amounts that the parts have billed of the calculation's charge. It excludes amounts that were
 // reported in other currencies. A quantity that a provider charged at its own price is valued at the calculation's
 // price. Such quantities are treated as the first units, before the units of all other parts. The sum of all reported
-// amounts is therefore the charge for all units less the charge for those quantities, in whatever order the parts were
-// reported. If the outcome of a report is unknown and fewer units may cost more, those quantities are valued at their
-// highest possible charge. The rest is billed only once the outcome is known.
+// amounts is therefore the charge for all units less the charge for those quantities, in any order of the reports. If
+// the outcome of a report is unknown and fewer units may cost more, those quantities are valued at their highest
+// possible charge. The rest is billed only once the outcome is known.
 func (c *calculation) money() (parts []seriesPart) {
 	var least, units metering.Decimal
 	charge := func() (charge metering.Decimal) {
@@ -90,7 +90,7 @@ func (c *calculation) otherAmount() (sum metering.Decimal) {
 // last report. The amount is the reported one, less the charge for reported units that the invoices lack.
 func (e *seriesTotals) add(r *Reported, price Price) {
 	s := r.billed()
-	if r.Line != nil { // the invoice line is billed, whatever the states of its reports are
+	if r.Line != nil { // the invoice line is billed, in any state of its reports
 		s.Any, s.Currency = true, r.Line.Currency
 	}
 	if !s.Any {
@@ -164,7 +164,8 @@ func (r *Reported) units() metering.Decimal {
 	return units
 }
 
-// leastUnits returns the units that the provider bills of the series, whatever the unknown outcomes are.
+// leastUnits returns the units on final invoices or, before these are known, the lowest total that the provider may
+// have, and at least 0.
 func (r *Reported) leastUnits() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced

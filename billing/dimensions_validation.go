@@ -147,13 +147,13 @@ func (p DimensionPrice) covers(o DimensionPrice) bool {
 	return true
 }
 
-// Within returns an error for the first field of err, with at in place of "body" in the field's location. If err
-// has no fields, Within returns err unchanged.
-func Within(at string, err error) error {
+// Within returns an error for the first field of err, with prefix instead of "body" at the start of the field's
+// location. If err has no fields, Within returns err unchanged.
+func Within(prefix string, err error) error {
 	var coded *metering.Error
 	if !errors.As(err, &coded) || len(coded.Fields) == 0 {
 		return err
 	}
 	field := coded.Fields[0]
-	return metering.Invalid(at+strings.TrimPrefix(field.Location, "body"), "%s", field.Message)
+	return metering.Invalid(prefix+strings.TrimPrefix(field.Location, "body"), "%s", field.Message)
 }

@@ -77,7 +77,7 @@ type Settings struct {
 type Connection struct {
 	ID         metering.ConnectionID // usage reported to another connection is billed by that connection
 	Statements bool                  // one report holds the bill of a period; false: each meter is reported separately
-	Invoices   bool                  // final invoices show the billed usage; false: the counts of the provider do
+	Invoices   bool                  // final invoices show the billed usage; false: the provider's counts show it
 	Mapping    map[string]string     // meter slugs to the provider's prices, as the tenant has set them
 
 	Bills       metering.Bills // form of usage on invoices, for periods that begin at or after BillsSince

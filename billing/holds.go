@@ -95,7 +95,7 @@ type HeldPlace struct {
 	Reported    metering.Decimal // units that the provider has accepted
 	Counted     metering.Decimal // units that the provider has counted
 	Outstanding bool             // the outcome of a report is not known yet
-	Terms       *Terms           // our price, whatever the provider charges; nil: the meter had no price
+	Terms       *Terms           // our price, even if the provider charges its own; nil: the meter had no price
 }
 
 // HeldLine is the amount of a meter for the invoice's period, if a report sets the amount.

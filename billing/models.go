@@ -218,9 +218,9 @@ func (t Terms) rises() bool {
 	return t.Model != ModelVolume && !slices.ContainsFunc(t.rates(), func(r Terms) bool { return !r.rises() })
 }
 
-// peaks returns least, most and the ends of all tiers between these quantities, unsorted. One of the returned
-// quantities has the highest charge of all quantities from least to most, because the charge never falls within a tier.
-// The charge for a quantity is the charge for that number of first units of the usage; see First.
+// peaks returns the quantities from least to most at which the charge can be highest, unsorted: least, most, and the
+// ends of all tiers between them. The charge never falls within a tier. The charge for a quantity is the charge for
+// that number of first units of the usage; see First.
 func (t Terms) peaks(of Measured, least, most metering.Decimal) []metering.Decimal {
 	peaks := []metering.Decimal{least, most}
 	add := func(t Terms, before metering.Decimal) {

@@ -53,7 +53,7 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 		m.noCredit = true
 	} else {
 		m.scale, m.notNegative, m.trial = new(m.digits()), m.destination.NotNegative, false
-		m.theirs = nil // theirPrice decides, for a closed period too
+		m.theirs = nil // set from theirPrice below, for a closed period too
 		m.priceAs(p.theirPrice(period, meter.ID))
 	}
 	for s := range p.ownOf(period, meter.ID) {
@@ -81,8 +81,8 @@ func (p *planner) destinationIn(period Period, meter metering.MeterID) Destinati
 	return all[i]
 }
 
-// owns reports whether the series belongs to the position's present destination. A series that begins before m.part has
-// ended. An invoice line, or a series that the provider adds up, must begin exactly with m.part.
+// owns reports whether the series belongs to the position's present destination. It returns false for a series that
+// begins before m.part. An invoice line, or a series that the provider adds up, must begin exactly with m.part.
 func (m *position) owns(s *Reported) bool {
 	there := m.here(s.Series) && s.Customer == m.Side.Customer
 	if m.inMoney() {

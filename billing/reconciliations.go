@@ -244,8 +244,9 @@ func (f *Facts) covering(p Period, meter metering.MeterID, invoices []invoiced) 
 	})
 }
 
-// addSurplus adds the units that the invoice bills beyond the accepted ones. Units that the period lacks have arrived
-// after all. The rest is unexplained, in the last period that the invoice is about.
+// addSurplus adds the units that the invoice bills beyond the accepted ones. Up to the number of units that the period
+// lacks, they are added to the billed units. In the last period that the invoice concerns, the rest is added to the
+// unexplained units.
 func (b *Books) addSurplus(r *Reconciliation, p Period, i invoiced) {
 	mine := smaller(b.missing(i.Invoice, p, *r), notNegative(i.more[r.MeterID]))
 	r.Billed, r.Invoiced, i.more[r.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[r.MeterID].Sub(mine)

@@ -82,7 +82,7 @@ func (f Facts) OfStream(stream int) Facts {
 	if f.Side == nil {
 		return f
 	}
-	// If Others does not contain its subscription, the schedule has none.
+	// If no item of Others belongs to the schedule, the schedule has no subscription.
 	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations, Charges: f.Side.Charges}
 	for _, other := range f.Side.Others {
 		if slices.Contains(f.Followed, Followed{other.Subscription, stream}) {
@@ -188,8 +188,8 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 	return Feed{meter, to, g.moveTime(meter, last, g.streams[to])}, true
 }
 
-// moveTime returns the instant at which the meter moves to the new billing schedule. This is the earliest instant that
-// is not before any of these:
+// moveTime returns the instant at which the meter moves to the new billing schedule. It is the latest of these
+// instants:
 //   - the start of the meter's last Feed, and BillingStartsAt
 //   - the start of the current subscription period, and of the first stored period, of the new schedule
 //   - the ends of all closed periods of both schedules

@@ -151,7 +151,7 @@ type Description struct {
 	Name         string        // display name
 	Settings     []Setting     // settings that a tenant can save
 	Statements   bool          // one report holds the bill of a period; false: one report per meter
-	Invoices     bool          // final invoices are the record of billed usage; false: the provider's counts are
+	Invoices     bool          // final invoices are the record of billed usage; false: the provider's counts are the record
 	AtOnce       int           // maximum number of customers that are synced concurrently
 	Timeout      time.Duration // maximum duration of one call; the lease of a report must be longer
 	Remembers    time.Duration // minimum deduplication time; then a report that adds to a total needs Find first

@@ -12,7 +12,7 @@ import (
 )
 
 // openPeriod returns the first open period of periods, which are sorted by start. Late usage of closed periods is
-// billed with this period, unless a closed period's own invoice bills it.
+// billed with this period, unless a closed period's standalone invoice bills it.
 func openPeriod(periods []Period) (p Period, found bool) {
 	i := slices.IndexFunc(periods, func(p Period) bool { return p.ClosedAt == nil })
 	if i < 0 {
@@ -23,9 +23,9 @@ func openPeriod(periods []Period) (p Period, found bool) {
 
 // adjustments returns the lines with which a series of reports, the target, bills closed periods. The lines contain
 // late usage, and usage that was not reported before the invoice of its period was final. Amounts already reported to
-// other targets are deducted. target.Window must be the target period: the oldest open period, or the period of the own
-// invoice. Otherwise there are no lines. repeated holds the lines already reported to this target. Such a line is
-// returned even if its quantity and amount are 0 now.
+// other targets are deducted. target.Window must be the target period: the oldest open period, or the period of the
+// standalone invoice. Otherwise there are no lines. repeated holds the lines already reported to this target. Such a
+// line is returned even if its quantity and amount are 0 now.
 func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []Line {
 	return linesOf(b.lateCalculations(periods, target, repeated))
 }
@@ -33,7 +33,7 @@ func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []
 // lateCalculations returns the calculations of the lines that adjustments returns.
 func (b *Books) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	into, _ := openPeriod(periods)
-	if i := slices.IndexFunc(periods, func(p Period) bool { return p.Own() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
+	if i := slices.IndexFunc(periods, func(p Period) bool { return p.IsStandalone() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
 		into = periods[i]
 	}
 	if into.Range != target.Window {
@@ -183,8 +183,8 @@ func (l *ClosedLine) CountLate(u Usage) Measured {
 }
 
 // lateTarget returns the series that bills late usage with the target period. The charges are on the subscription's
-// next invoice or, without a subscription that accepts charges, on the period's own invoice. Without such a
-// subscription, takes is false unless the period's own invoice bills late usage.
+// next invoice or, without a subscription that accepts charges, on the period's standalone invoice. Without such a
+// subscription, takes is false unless the period's standalone invoice bills late usage.
 func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bool) {
 	at = Series{
 		Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: b.Side.Subscription,
@@ -340,7 +340,7 @@ func (b *Books) pendingAdjustments() []calculation {
 		target.Kind = ChargeReport
 		if b.subscribed() {
 			target.Customer, target.Target = b.Side.Customer, b.Side.Subscription
-		} else if open.Own() && b.Side != nil {
+		} else if open.IsStandalone() && b.Side != nil {
 			target.Customer, target.Target = b.Side.Customer, OwnInvoice
 		}
 	}
@@ -350,8 +350,8 @@ func (b *Books) pendingAdjustments() []calculation {
 	})
 }
 
-// lateOwn returns the closed period with the own invoice that bills late usage of earlier periods, and the series of
-// that late usage. takes is false if there is no such period.
+// lateOwn returns the closed period with the standalone invoice that bills late usage of earlier periods, and the
+// series of that late usage. takes is false if there is no such period.
 func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
 		return own, at, false
@@ -368,7 +368,7 @@ func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 // it is charged. That period may already be in its grace.
 func (b *Books) excludedLate(currency string, open Period) ExclusionCode {
 	target := ""
-	if open.Own() && !b.subscribed() {
+	if open.IsStandalone() && !b.subscribed() {
 		target = OwnInvoice
 	}
 	return b.excludedIn(currency, target, open)

@@ -65,10 +65,10 @@ func (p *planner) pendingLines(period Period) (n int) {
 	return n
 }
 
-// target returns the target of the position's invoice line: OwnInvoice if the period has its own invoice, else the
+// target returns the target of the position's invoice line: OwnInvoice if the period has a standalone invoice, else the
 // customer's subscription.
 func (m *position) target() string {
-	if m.period.Own() {
+	if m.period.IsStandalone() {
 		return OwnInvoice
 	}
 	return m.Side.Subscription
@@ -138,11 +138,12 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.totalsIn(map[metering.MeterID]seriesTotals{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	return r, (charged || len(lines) > 0) && (final || p.hasNoOwnLine())
+	return r, (charged || len(lines) > 0) && (final || p.awaitsStandalone())
 }
 
-// hasNoOwnLine reports whether the period is to get an own invoice and has no line on one.
-func (p Period) hasNoOwnLine() bool { return p.Own() && p.pending() && !p.Subscription.Invoiced }
+// awaitsStandalone reports whether the period is closed and not complete, and is billed with a standalone invoice that
+// is not final yet.
+func (p Period) awaitsStandalone() bool { return p.IsStandalone() && p.pending() && !p.Subscription.Invoiced }
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.
 func (b *Books) awaitsLine(s *Reported) bool {

@@ -163,10 +163,11 @@ func isBeyond(carried, late, lacking metering.Decimal) bool {
 	return smaller(carried, late.Add(lacking)).Cmp(notNegative(late)) > 0
 }
 
-// awaitsInvoice reports whether an invoice that bills the period is not final yet. It is the period's own invoice, if
-// that has or needs a charge of the period, or the last invoice of the customer's present subscription for the period.
+// awaitsInvoice reports whether an invoice that bills the period is not final yet. It is the period's standalone
+// invoice, if that has or needs a charge of the period, or the last invoice of the customer's present subscription for
+// the period.
 func (b *Books) awaitsInvoice(p Period) bool {
-	if p.Own() {
+	if p.IsStandalone() {
 		return b.Connection.Invoices && !p.Subscription.Invoiced && b.isCharged(p)
 	}
 	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
@@ -261,9 +262,9 @@ func (b *Books) isComplete(p Period) bool {
 	})
 }
 
-// mayInvoice reports whether the connection may still create the period's own invoice.
+// mayInvoice reports whether the connection may still create the period's standalone invoice.
 func (b *Books) mayInvoice(p Period) bool {
-	return p.Own() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
+	return p.IsStandalone() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
 }
 
 // isOpen reports whether a provider bills the line and no final invoices were compared with it.

@@ -42,7 +42,7 @@ type Facts struct {
 	Reported   []Reported       // reports of the schedule, by series and meter
 	Beside     []Reported       // reports of the customer's other schedules, which the same invoices may bill
 	Statements []Sent           // last and last accepted statement of each incomplete period, at this connection
-	Finalized  []Sent           // reports that finalize own invoices of incomplete periods
+	Finalized  []Sent           // reports that finalize standalone invoices of incomplete periods
 	Open       []Open           // outstanding reports, oldest first
 }
 

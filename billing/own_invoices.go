@@ -8,36 +8,36 @@ import (
 )
 
 // A customer without a subscription gets no invoice from the provider to which amounts could be added. Odometer
-// therefore creates an own invoice for each of the customer's periods. After a period is closed, Odometer puts the
-// period's lines, and late usage of earlier periods, on a draft. Odometer then finalizes the draft.
+// therefore creates a standalone invoice for each of the customer's periods. After a period is closed, Odometer puts
+// the period's lines, and late usage of earlier periods, on a draft. Odometer then finalizes the draft.
 
-// OwnInvoice is the subscription ID of a period that is billed with an own invoice, and the target of the invoice's
-// lines.
+// OwnInvoice is the subscription ID of a period that is billed with a standalone invoice, and the target of the
+// invoice's lines.
 const OwnInvoice = "own_invoice"
 
-// Own reports whether the period is billed with an own invoice.
-func (p Period) Own() bool { return p.Subscription.ID == OwnInvoice }
+// IsStandalone reports whether a standalone invoice bills the period.
+func (p Period) IsStandalone() bool { return p.Subscription.ID == OwnInvoice }
 
-// markOwn marks an open period for an own invoice if the period is billed in amounts, the customer has no subscription
-// at the provider, and a meter can be charged. The period keeps its own invoice unless a subscription's period overlaps
-// it.
-func (p *Period) markOwn(f *Facts) {
+// markStandalone marks an open period for a standalone invoice if the period is billed in amounts, the customer has no
+// subscription at the provider, and a meter can be charged. The period keeps its standalone invoice unless a
+// subscription's period overlaps it.
+func (p *Period) markStandalone(f *Facts) {
 	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
 		return
 	}
 	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, Destination.takes)
-	if begins || p.Own() { // after a restore, the invoice of an open period may already be final
-		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.Own() && p.Subscription.Invoiced}
+	if begins || p.IsStandalone() { // after a restore, the invoice of an open period may already be final
+		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.IsStandalone() && p.Subscription.Invoiced}
 	}
 }
 
 // rollsForward reports whether the unbilled part of a period of an ended subscription rolls forward: onto the invoice
-// of the next subscription, or onto an own invoice.
+// of the next subscription, or onto a standalone invoice.
 func (f *Facts) rollsForward(p Period) bool {
 	return p.Subscription.ID != "" && !(f.subscribed() && p.Intersect(p.Subscription.Range).Empty())
 }
 
-// finalization returns the last report that finalizes the period's own invoice, or a zero Sent if there is none.
+// finalization returns the last report that finalizes the period's standalone invoice, or a zero Sent if there is none.
 func (f *Facts) finalization(p Period) (last Sent) {
 	for _, s := range f.Finalized {
 		if s.Period.Equal(p.Start) && s.Number > last.Number {
@@ -47,20 +47,20 @@ func (f *Facts) finalization(p Period) (last Sent) {
 	return last
 }
 
-// finalizes reports whether the period's own invoice is, or may be, final.
+// finalizes reports whether the period's standalone invoice is, or may be, final.
 func (b *Books) finalizes(p Period) bool {
 	s := b.finalization(p).State
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
-// isOnOwn reports whether the series is a line of the period's own invoice, under the customer's present ID at the
-// provider.
+// isOnOwn reports whether the series is a line of the period's standalone invoice, under the customer's present ID at
+// the provider.
 func (f *Facts) isOnOwn(s Series, p Period) bool {
 	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer
 }
 
-// isOwnLine reports whether the series is a line of the period's own invoice, under any ID of the customer at the
-// provider.
+// isOwnLine reports whether the series is a line of the period's standalone invoice, under any ID of the customer at
+// the provider.
 func (f *Facts) isOwnLine(s Series, p Period) bool {
 	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
 }
@@ -72,7 +72,7 @@ func (f *Facts) hasLines(p Period, matches func(Series, Period) bool) bool {
 	})
 }
 
-// isToInvoice reports whether a closed period needs, or has, an own invoice that is not known to be final. The
+// isToInvoice reports whether a closed period needs, or has, a standalone invoice that is not known to be final. The
 // invoice bills the period's charges, or late usage of earlier periods.
 func (b *Books) isToInvoice(p Period) bool {
 	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnOwn(p), func(l Line) bool {
@@ -80,8 +80,8 @@ func (b *Books) isToInvoice(p Period) bool {
 	})
 }
 
-// isCharged reports whether the charges of the closed period itself must be put on an own invoice, or are on one that
-// is not known to be final.
+// isCharged reports whether the charges of the closed period itself must be put on a standalone invoice, or are on one
+// that is not known to be final.
 func (b *Books) isCharged(p Period) bool {
 	if b.finalizes(p) || b.hasLines(p, b.isOwnLine) {
 		return !p.Subscription.Invoiced
@@ -92,7 +92,7 @@ func (b *Books) isCharged(p Period) bool {
 	})
 }
 
-// lateOnOwn returns the adjustments of earlier periods that the period's own invoice bills.
+// lateOnOwn returns the adjustments of earlier periods that the period's standalone invoice bills.
 func (b *Books) lateOnOwn(p Period) []Line {
 	at, takes := b.lateTarget(b.Stored, p)
 	if !takes {
@@ -101,15 +101,15 @@ func (b *Books) lateOnOwn(p Period) []Line {
 	return b.adjustments(b.Stored, at, nil)
 }
 
-// billsLateOnOwn reports whether the period's own invoice bills late usage of earlier periods. It does if the period is
-// the latest closed, incomplete period with an own invoice that is neither final nor being finalized.
+// billsLateOnOwn reports whether the period's standalone invoice bills late usage of earlier periods. It does if the
+// period is the latest closed, incomplete period with a standalone invoice that is neither final nor being finalized.
 func (b *Books) billsLateOnOwn(periods []Period, period Period) bool {
-	canBill := func(p Period) bool { return p.Own() && p.pending() && !b.finalizes(p) }
+	canBill := func(p Period) bool { return p.IsStandalone() && p.pending() && !b.finalizes(p) }
 	return canBill(period) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(period.Start) && canBill(p) })
 }
 
-// ownCurrency returns the currency of the period's own invoice: that of all charges other than 0 or, if there are
-// none, of all adjustments. If these have several currencies or none, it returns the tenant's currency.
+// ownCurrency returns the currency of the period's standalone invoice: that of all charges other than 0 or, if there
+// are none, of all adjustments. If these have several currencies or none, it returns the tenant's currency.
 func (b *Books) ownCurrency(p Period) string {
 	var charged []string
 	for _, l := range p.Closed {
@@ -137,10 +137,10 @@ func (b *Books) ownCurrency(p Period) string {
 	return b.inCommon(charged)
 }
 
-// planFinalization plans the finalization of a closed period's own invoice, once no more lines are added to it. A
-// period without lines has no own invoice.
+// planFinalization plans the finalization of a closed period's standalone invoice, once no more lines are added to it.
+// A period without lines has no standalone invoice.
 func (p *planner) planFinalization(period Period) {
-	if !period.Own() || period.ClosedAt == nil {
+	if !period.IsStandalone() || period.ClosedAt == nil {
 		return
 	}
 	last := p.finalization(period)

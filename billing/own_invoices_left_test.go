@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A closed period gets no own invoice if the invoice could bill nothing of the remaining amount. The closed lines are
-// reconciled without an invoice, and the period is complete.
+// A closed period gets no standalone invoice if the invoice could bill nothing of the remaining amount. The closed
+// lines are reconciled without an invoice, and the period is complete.
 func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,7 +45,7 @@ func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 }
 
 // Late usage is charged only in the currency of the invoice that bills it. That is the subscription's next invoice,
-// even if the target period before the subscription has an own invoice.
+// even if the target period before the subscription has a standalone invoice.
 func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]int{"USD": 1, "JPY": 0} {
@@ -71,8 +71,8 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 	}
 }
 
-// If the customer has a subscription by now, late usage is charged once: with the subscription, and not on the own
-// invoice of an earlier period, even if that invoice is not final.
+// If the customer has a subscription by now, late usage is charged once: with the subscription, and not on the
+// standalone invoice of an earlier period, even if that invoice is not final.
 func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -97,7 +97,7 @@ func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 }
 
 // A meter that is missing in Side.Charges, because it was created after Side.Charges was read, is billed when its
-// period closes, if the period has a subscription or an own invoice.
+// period closes, if the period has a subscription or a standalone invoice.
 func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 	t.Parallel()
 	unread := func(f *billing.Facts) { f.Side.Charges = f.Side.Charges[:0] }
@@ -176,13 +176,13 @@ func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
-	require.True(t, f.Stored[1].Own())
+	require.True(t, f.Stored[1].IsStandalone())
 	f.Side = nil
 	require.NotEmpty(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Totals())
 	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
-// A draft own invoice with lines waits while the customer is linked to no provider customer. The draft is finalized
+// A standalone draft with lines waits while the customer is linked to no provider customer. The draft is finalized
 // after the customer is linked again.
 func TestADraftWaitsForWhoItIsOf(t *testing.T) {
 	t.Parallel()

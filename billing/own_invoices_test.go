@@ -35,7 +35,7 @@ func ownJanuary(t *testing.T, more ...func(*billing.Facts)) billing.Facts {
 	return f
 }
 
-// onOwn returns an accepted report that set meter 1's line of January's own invoice to the amount.
+// onOwn returns an accepted report that set meter 1's line of January's standalone invoice to the amount.
 func onOwn(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	t.Helper()
 	r := set(t, f, amount)
@@ -47,7 +47,7 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
 	plan := billing.NewBooks(f).Plan()
-	require.True(t, plan.Periods[0].Own())
+	require.True(t, plan.Periods[0].IsStandalone())
 	require.Equal(t, f.Stored[0].Range, plan.Periods[0].Subscription.Range)
 	require.Empty(t, plan.Reports)
 	require.Empty(t, plan.Excluded)
@@ -82,11 +82,11 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 	} {
 		f := unsubscribedFacts(t)
 		c.change(&f)
-		require.Equal(t, c.own, billing.NewBooks(f).Plan().Periods[0].Own(), name)
+		require.Equal(t, c.own, billing.NewBooks(f).Plan().Periods[0].IsStandalone(), name)
 	}
 }
 
-// If a customer subscribes within a period, the part of the period before the subscription gets an own invoice.
+// If a customer subscribes within a period, the part of the period before the subscription gets a standalone invoice.
 func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
@@ -179,7 +179,7 @@ func TestNothingIsNoInvoice(t *testing.T) {
 	}
 }
 
-// A meter that was excluded when its period closed needs no own invoice: the period is complete without one.
+// A meter that was excluded when its period closed needs no standalone invoice: the period is complete without one.
 func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
@@ -193,7 +193,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	require.Len(t, plan.Complete, 1)
 }
 
-// Late usage that lowers the charge of an earlier period creates no own invoice. The adjustment stays recorded.
+// Late usage that lowers the charge of an earlier period creates no standalone invoice. The adjustment stays recorded.
 func TestACorrectionMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -216,8 +216,8 @@ func TestACorrectionMakesNoInvoice(t *testing.T) {
 	require.Empty(t, plan.Complete)
 }
 
-// A plan has at most 200 reports, resumed ones included. If the lines of another own invoice fill the plan, an own
-// invoice with all of its lines is finalized by the next plan.
+// A plan has at most 200 reports, resumed ones included. If the lines of another standalone invoice fill the plan, a
+// standalone invoice with all of its lines is finalized by the next plan.
 func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
 	t.Parallel()
 	for lines, final := range map[int]bool{198: true, 199: false} {
@@ -262,7 +262,8 @@ func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
 	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedPriceCurrency}}}, billing.NewBooks(f).Plan().Excluded)
 }
 
-// Late usage is charged on the next own invoice, even if that invoice bills nothing else, and never on two invoices.
+// Late usage is charged on the next standalone invoice, even if that invoice bills nothing else, and never on two
+// invoices.
 func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -303,7 +304,8 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, "1", billing.NewBooks(f).Adjustments()[0].Amount.String())
 }
 
-// Late usage goes onto the next own invoice, even if the own invoice of its closed period is not final yet.
+// Late usage goes onto the next standalone invoice, even if the standalone invoice of its closed period is not final
+// yet.
 func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -343,7 +345,7 @@ func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{billing.NewBooks(f).Reconciled[0].State, billing.NewBooks(f).Reconciled[0].Reason})
 }
 
-// An amount that a subscription was not charged before it ended goes onto the customer's next own invoice.
+// An amount that a subscription was not charged before it ended goes onto the customer's next standalone invoice.
 func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
@@ -364,8 +366,8 @@ func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, f.Stored[1].Range, reports[0].Window)
 }
 
-// An own invoice that bills only late usage has one currency: that of all adjustments other than 0, else the tenant's.
-// Late usage in another currency is not charged and stays recorded.
+// A standalone invoice that bills only late usage has one currency: that of all adjustments other than 0, else the
+// tenant's. Late usage in another currency is not charged and stays recorded.
 func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -407,8 +409,8 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	}
 }
 
-// A preview's line of late usage has the reason ExcludedLateCurrency if the target period's own invoice has another
-// currency. The target period here is February, which is in its grace period while the preview shows March.
+// A preview's line of late usage has the reason ExcludedLateCurrency if the target period's standalone invoice has
+// another currency. The target period here is February, which is in its grace period while the preview shows March.
 func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -426,7 +428,7 @@ func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T
 	f.LateMonths, f.Now = []metering.Range{january.Range}, instant(t, "2026-03-02T00:00:00Z")
 	f.Stored = billing.Periods(f)
 	february := f.Stored[1]
-	require.True(t, february.Own() && february.ClosedAt == nil)
+	require.True(t, february.IsStandalone() && february.ClosedAt == nil)
 	preview := billing.NewBooks(f).Preview()
 	require.Len(t, preview, 3)
 	require.Equal(t, []any{"USD", billing.ExcludedLateCurrency}, []any{preview[2].Currency, preview[2].Excluded.Code})
@@ -455,8 +457,8 @@ func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind, "the rest is a difference")
 }
 
-// Late usage goes onto the last own invoice that is not final. A plan that finalizes this invoice also sets the late
-// line on the own invoice before it, as the next plan would.
+// Late usage goes onto the last standalone invoice that is not final. A plan that finalizes this invoice also sets the
+// late line on the standalone invoice before it, as the next plan would.
 func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -527,7 +529,7 @@ func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 	require.Equal(t, billing.ActionReport, reports[0].Kind)
 }
 
-// After a restore, an own invoice may be final before its period closes. The plan that closes the period also
+// After a restore, a standalone invoice may be final before its period closes. The plan that closes the period also
 // reconciles the period with the invoice, because nothing triggers a later plan.
 func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
 	t.Parallel()

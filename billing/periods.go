@@ -97,7 +97,7 @@ func Periods(f Facts) []Period {
 		periods[i].Stream = f.Stream
 		periods[i].setSubscription(&f)
 		periods[i].setBills(f.Connection)
-		periods[i].markOwn(&f)
+		periods[i].markStandalone(&f)
 	}
 	return periods
 }

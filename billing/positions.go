@@ -151,7 +151,7 @@ func (m *position) planReports() {
 		m.listRest(code)
 	case code != "":
 		m.listExcluded(code)
-		m.open = m.open || route == wait && m.period.Own() && m.period.ClosedAt != nil
+		m.open = m.open || route == wait && m.period.IsStandalone() && m.period.ClosedAt != nil
 	}
 }
 

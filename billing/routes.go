@@ -52,7 +52,7 @@ var rules = []rule{
 	{"The meter has no line, and the next invoice is a later period's.", nextPeriod, ExcludedNoInvoiceLine, (*position).hasNoInvoice},
 	{"The meter has no line, and the invoice has the maximum number of lines.", nextPeriod, ExcludedTooManyLines, (*position).hasNoRoom},
 
-	{"The period is open, and Odometer creates its invoice after the close.", wait, "", func(m *position) bool { return m.period.Own() && m.period.ClosedAt == nil }},
+	{"The period is open, and Odometer creates its invoice after the close.", wait, "", func(m *position) bool { return m.period.IsStandalone() && m.period.ClosedAt == nil }},
 
 	{"Otherwise.", direct, "", func(*position) bool { return true }},
 }
@@ -96,12 +96,12 @@ func (m *position) isInOtherCurrency() bool {
 // isOutsideSubscription reports whether no part of the period lies in the customer's present subscription.
 func (m *position) isOutsideSubscription() bool {
 	sub := m.period.Subscription
-	return !m.period.Own() && (sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty())
+	return !m.period.IsStandalone() && (sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty())
 }
 
-// isInvoiced reports whether the period's invoice is final or, for an own invoice, may be final.
+// isInvoiced reports whether the period's invoice is final or, for a standalone invoice, may be final.
 func (m *position) isInvoiced() bool {
-	if m.period.Own() {
+	if m.period.IsStandalone() {
 		return m.finalizes(m.period)
 	}
 	return m.period.Subscription.Invoiced
@@ -120,7 +120,7 @@ func (m *position) isPricedSince() bool {
 // hasNoInvoice reports whether the position has no line yet and cannot get one: the subscription has ended, or its next
 // invoice bills a later period.
 func (m *position) hasNoInvoice() bool {
-	return m.inMoney() && !m.period.Own() && !m.invoiceLine().Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start))
+	return m.inMoney() && !m.period.IsStandalone() && !m.invoiceLine().Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start))
 }
 
 // isPastPeriod reports whether the subscription's period is over, and the provider accepts usage only while that period

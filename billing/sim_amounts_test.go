@@ -110,7 +110,7 @@ func (l *ledger) noteLines(all []billing.Reported) {
 }
 
 // charges returns the destinations of the meters' charges for a customer with contract c. If c is nil, the
-// charges go to own invoices. If f has no own invoices either, they are excluded.
+// charges go to standalone invoices. If f has no standalone invoices either, they are excluded.
 func (f *farSide) charges(c *contract, meters []metering.Meter) []billing.Destination {
 	all := []billing.Destination{}
 	for _, m := range meters {

@@ -190,7 +190,7 @@ func (l *life) disconnects() bool {
 	return true
 }
 
-// links links the customer to its customer at the provider. Except in lives with own invoices, it begins a
+// links links the customer to its customer at the provider. Except in lives with standalone invoices, it begins a
 // subscription if none runs.
 func (l *life) links() bool {
 	if l.recovering || l.connection == nil || l.connection.Statements || l.present() != nil || l.unsubscribed() {

@@ -40,11 +40,11 @@ var courses = []course{
 	}},
 	// A person edits an item, and a restored ledger lacks the report that had set it.
 	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a line is edited"}, {"a restore"}, {"a sync"}, {"an invoice of ours is read"}}},
-	// An own invoice is final before its period closes in a restored ledger.
+	// A standalone invoice is final before its period closes in a restored ledger.
 	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a restore"}, {"a sync"}, {"an unlink"}, {"an invoice of ours is read"}, {"a closing"}}},
-	// A draft own invoice remains while the connection is replaced.
+	// A standalone draft remains while the connection is replaced.
 	{leaving, [][]string{{"a backup"}, {"a month is billed", "a new counter"}, {"a month is billed"}, {"a month is billed", "a new receiver"}, {"a month is billed"}}},
-	// A draft own invoice remains while the other mode is billed. Billing then continues with it.
+	// A standalone draft remains while the other mode is billed. Billing then continues with it.
 	{leaving, [][]string{
 		{"another mode"}, {"another mode"}, {"a month is billed", "another mode"}, {"a sync"}, {"a month is billed", "another mode"}, {"a sync"}, {"a month is billed"},
 	}},
@@ -59,7 +59,7 @@ var courses = []course{
 	}},
 }
 
-// leaving reports whether the life of a seed has own invoices and may leave its first connection.
+// leaving reports whether the life of a seed has standalone invoices and may leave its first connection.
 func leaving(seed uint64) bool { return own(seed) && !stays(seed) }
 
 // several reports whether the life of a seed may have several connections, with one subscription at a time.

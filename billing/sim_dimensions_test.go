@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// In lives with own invoices, and in some recorded lives, prices may be by dimension, and events have dimension
+// In lives with standalone invoices, and in some recorded lives, prices may be by dimension, and events have dimension
 // values. Other lives may be billed in quantities, which the API refuses together with such prices.
 
 // simulatedGroups lists the event properties by which meters group usage.

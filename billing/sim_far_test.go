@@ -44,8 +44,8 @@ type farSide struct {
 	lag        time.Duration          // until it shows an accepted quantity as counted
 	charging   bool                   // it can bill amounts: a read returns the destinations of charges
 	items      []*item
-	own        bool       // a customer without a subscription gets own invoices
-	ours       []*invoice // the own invoices
+	own        bool       // a customer without a subscription gets standalone invoices
+	ours       []*invoice // the standalone invoices
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
@@ -66,7 +66,7 @@ type invoice struct {
 	cut   bool // its subscription was cancelled within the period
 	none  bool // its subscription ended without this invoice
 
-	void, heardVoid bool // of an own invoice: it was voided, and Odometer has read that
+	void, heardVoid bool // of a standalone invoice: it was voided, and Odometer has read that
 }
 
 // call is a report that a counter accepted.

@@ -21,7 +21,7 @@ type catalog struct {
 	connection *billing.Connection
 	farSide    *farSide // the connection's provider
 	known      []*farSide
-	own        bool // its counters charge amounts, and a customer without a subscription gets own invoices
+	own        bool // its counters charge amounts, and a customer without a subscription gets standalone invoices
 	tests      []metering.ConnectionID
 	twofold    bool // a customer may have a second subscription beside the first
 }

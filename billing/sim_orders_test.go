@@ -173,7 +173,7 @@ const (
 	manyLives  = 200_000
 )
 
-// ofFewLives reports whether the kind needs own invoices or a second subscription. Each of these occurs in one
+// ofFewLives reports whether the kind needs standalone invoices or a second subscription. Each of these occurs in one
 // life of eight.
 func ofFewLives(kind string) bool {
 	return slices.Contains(ours, kind) || slices.Contains(seconds, kind)

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// settlesOwn lets up to three more period boundaries pass for a simulated customer with own invoices. Late
+// settlesOwn lets up to three more period boundaries pass for a simulated customer with standalone invoices. Late
 // usage is billed on the invoice of a later period, which has to close first.
 func (l *life) settlesOwn() {
 	for range 3 {
@@ -29,7 +29,7 @@ func (l *life) settlesOwn() {
 	}
 }
 
-// checkMoney checks each closed line of a simulated customer with own invoices, which is billed in money
+// checkMoney checks each closed line of a simulated customer with standalone invoices, which is billed in money
 // only. All providers of the line's mode together must bill the line's total: never more than its highest
 // total, and not less if its currency can be billed now. Amounts on a voided invoice are waived: they still
 // count as billed. An edit at the provider does not change the amount that counts, which is the one that
@@ -96,7 +96,7 @@ func (l *life) chargedAmounts(p billing.Period, line billing.ClosedLine) bool {
 	return line.Bills == metering.BillsAmounts && !l.stated[p.Start.UnixMicro()]
 }
 
-// tracksMoney records the highest total of each period and meter of a simulated customer with own invoices.
+// tracksMoney records the highest total of each period and meter of a simulated customer with standalone invoices.
 // The total of a closed period includes its late usage. The highest total may stay billed: an amount on a
 // final invoice is not given back, not even if a restore removed it from the ledger.
 func (l *life) tracksMoney() {
@@ -147,8 +147,8 @@ func (l *life) moneyOf(p billing.Period, line billing.ClosedLine) (out *big.Rat,
 }
 
 // billable reports whether late usage in the currency can be billed now: by a receiver, on a subscription in
-// that currency, or on an own invoice in that currency. The charges of the last closed period, else of all
-// periods, determine the currency of an own invoice. If they have no currency or several, it is the tenant's.
+// that currency, or on a standalone invoice in that currency. The charges of the last closed period, else of all
+// periods, determine the currency of a standalone invoice. If they have no currency or several, it is the tenant's.
 func (l *life) billable(currency string) bool {
 	if l.connection.Statements {
 		return true
@@ -182,10 +182,10 @@ func currenciesOf(periods []billing.Period) (all []string) {
 	return all
 }
 
-// checkOurs checks the own invoices while the customer is linked at a provider with invoices. An own invoice
-// with an amount must be final and, unless it is void, belong to a period. A closed period with an own
-// invoice must be complete once the next period is closed too. Exceptions are a period that was billed in the
-// other mode, and one with a report of unknown outcome.
+// checkOurs checks the standalone invoices while the customer is linked at a provider with invoices. A standalone
+// invoice with an amount must be final and, unless it is void, belong to a period. A closed period with a standalone
+// invoice must be complete once the next period is closed too. Exceptions are a period that was billed in the other
+// mode, and one with a report of unknown outcome.
 //
 // A draft may remain if a restore reopened its period and the period then closed in the other mode. This mode
 // bills nothing for such a period, and an operator has to handle the draft.
@@ -209,7 +209,7 @@ func (l *life) checkOurs() {
 		open := n+1 == len(l.periods) || l.periods[n+1].ClosedAt == nil
 		waits := l.closedInOtherMode(p) ||
 			slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt && r.Period.Equal(p.Start) })
-		if p.ClosedAt != nil && p.Own() && !p.Complete && !open && !waits {
+		if p.ClosedAt != nil && p.IsStandalone() && !p.Complete && !open && !waits {
 			l.failf("the period from %s is closed, and never complete: %+v", p.Start, p)
 		}
 	}
@@ -221,10 +221,10 @@ func (l *life) closedInOtherMode(p billing.Period) bool {
 	return slices.ContainsFunc(p.Closed, func(line billing.ClosedLine) bool { return line.Billed && line.Test != l.inTest() })
 }
 
-// checkOwnClosing checks that a closing period with an own invoice bills all of its charges. If the charges
+// checkOwnClosing checks that a closing period with a standalone invoice bills all of its charges. If the charges
 // have several currencies, only those in the tenant's currency must be billed.
 func (l *life) checkOwnClosing(c billing.Closing) {
-	if !c.Period.Own() || !l.unsubscribed() || l.sideOf != l.link() {
+	if !c.Period.IsStandalone() || !l.unsubscribed() || l.sideOf != l.link() {
 		return
 	}
 	in := currenciesOf([]billing.Period{{Closed: c.Lines}})

@@ -13,17 +13,17 @@ import (
 )
 
 // Some simulated customers begin without a subscription, and every provider except receivers charges them
-// amounts. At such a provider, a period without a subscription becomes an own invoice. These customers can be
+// amounts. At such a provider, a period without a subscription becomes a standalone invoice. These customers can be
 // restored from backups and can change their connection, because they are billed in money only.
 
-// own reports whether the simulated customer of a seed begins without a subscription and has own invoices.
+// own reports whether the simulated customer of a seed begins without a subscription and has standalone invoices.
 func own(seed uint64) bool { return seed%8 == 5 }
 
 // leading lists the steps that take a simulated customer away from its first connection. Customers that stay
-// skip these steps: three of five customers with own invoices or with two subscriptions.
+// skip these steps: three of five customers with standalone invoices or with two subscriptions.
 var leading = []string{"a new receiver", "the receiver moves", "a new counter", "another mode", "no connection", "an unlink"}
 
-// stays reports whether a simulated customer with own invoices or with two subscriptions stays at its first
+// stays reports whether a simulated customer with standalone invoices or with two subscriptions stays at its first
 // connection.
 func stays(seed uint64) bool { return seed%5 > 1 }
 
@@ -35,7 +35,7 @@ func (l *life) beginOwn(seed uint64) {
 	l.connect(false, false)
 }
 
-// chargesAlone makes the connected provider charge amounts if the simulated customer has own invoices, unless
+// chargesAlone makes the connected provider charge amounts if the simulated customer has standalone invoices, unless
 // the provider is a receiver. For every customer, it adds the provider to the known ones.
 func (l *life) chargesAlone() {
 	if l.own && !l.farSide.receiver {
@@ -46,7 +46,7 @@ func (l *life) chargesAlone() {
 	}
 }
 
-// invoiceOfOurs returns the own invoice of the period that begins at start, or nil.
+// invoiceOfOurs returns the standalone invoice of the period that begins at start, or nil.
 func (f *farSide) invoiceOfOurs(start time.Time) *invoice {
 	i := slices.IndexFunc(f.ours, func(in *invoice) bool { return in.Start.Equal(start) })
 	if i < 0 {
@@ -55,7 +55,7 @@ func (f *farSide) invoiceOfOurs(start time.Time) *invoice {
 	return f.ours[i]
 }
 
-// drafts returns the own invoice for a reported line, and creates the invoice if it does not exist.
+// drafts returns the standalone invoice for a reported line, and creates the invoice if it does not exist.
 func (f *farSide) drafts(r *storedReport) *invoice {
 	in := f.invoiceOfOurs(r.Window.Start)
 	if in == nil {
@@ -65,7 +65,7 @@ func (f *farSide) drafts(r *storedReport) *invoice {
 	return in
 }
 
-// finalizes makes the own invoice of an action report final. It returns false if the invoice does not exist.
+// finalizes makes the standalone invoice of an action report final. It returns false if the invoice does not exist.
 func (f *farSide) finalizes(r *storedReport) (taken bool) {
 	in := f.invoiceOfOurs(r.Window.Start)
 	if in != nil {
@@ -101,7 +101,7 @@ func (l *ledger) countNamed(found []billing.FoundCharge, now time.Time) {
 	}
 }
 
-// finalized returns the reports to the current connection that make own invoices of incomplete periods final.
+// finalized returns the reports to the current connection that make standalone invoices of incomplete periods final.
 func (l *ledger) finalized() (all []billing.Sent) {
 	for _, r := range l.reports {
 		if r.Kind == billing.ActionReport && l.reaches(r) && !l.period(r.Period).Complete {
@@ -122,7 +122,7 @@ func (c *catalog) sideOfConnection(of metering.ConnectionID) *farSide {
 	return c.known[i]
 }
 
-// unsubscribed reports whether a simulated customer with own invoices is linked at a provider with invoices
+// unsubscribed reports whether a simulated customer with standalone invoices is linked at a provider with invoices
 // and has no running subscription.
 func (l *life) unsubscribed() bool {
 	return l.own && l.connection != nil && !l.connection.Statements && l.providerID != "" && l.farSide.contract(l.providerID) == nil
@@ -136,7 +136,7 @@ func (l *life) seenBefore(to time.Time) {
 		if border.After(to) {
 			return
 		}
-		known := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.Equal(border) && (p.Own() || p.ClosedAt != nil) })
+		known := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.Equal(border) && (p.IsStandalone() || p.ClosedAt != nil) })
 		if before := border.Add(-time.Minute); !known && before.After(l.now) {
 			l.now = before
 			l.sync()
@@ -145,7 +145,7 @@ func (l *life) seenBefore(to time.Time) {
 	}
 }
 
-// owning lists the kinds of steps that happen to simulated customers with own invoices.
+// owning lists the kinds of steps that happen to simulated customers with standalone invoices.
 var owning = []kind{
 	{"a month is billed", 10, (*life).billsMonth},
 	{"a subscription begins", 3, (*life).subscribes},
@@ -197,7 +197,7 @@ func (l *life) unsubscribes() bool {
 	return true
 }
 
-// readsOurs reads the own invoices that became final or void since Odometer last read them, and then syncs.
+// readsOurs reads the standalone invoices that became final or void since Odometer last read them, and then syncs.
 func (l *life) readsOurs() bool {
 	if !l.own || l.connection == nil || l.connection.Statements {
 		return false
@@ -215,12 +215,12 @@ func (l *life) readsOurs() bool {
 	return unread
 }
 
-// idOfOurs returns the ID of an own invoice.
+// idOfOurs returns the ID of a standalone invoice.
 func (f *farSide) idOfOurs(in *invoice) string {
 	return fmt.Sprint("account ", f.connection, " own ", in.Start.UnixMicro())
 }
 
-// hearsOfOurs reads a final own invoice. An earlier copy of the invoice is cleared.
+// hearsOfOurs reads a final standalone invoice. An earlier copy of the invoice is cleared.
 func (l *life) hearsOfOurs(in *invoice) {
 	in.heard, in.heardVoid = true, in.void
 	read := storedInvoice{Invoice: billing.Invoice{
@@ -237,7 +237,7 @@ func (l *life) hearsOfOurs(in *invoice) {
 	l.look()
 }
 
-// forgetOurs resets which own invoices Odometer has read: only those in but stay read. The others can be read
+// forgetOurs resets which standalone invoices Odometer has read: only those in but stay read. The others can be read
 // again.
 func (f *farSide) forgetOurs(but []storedInvoice) {
 	for _, in := range f.ours {
@@ -251,7 +251,7 @@ func (l *life) finalizesByHand() bool {
 	return l.changesOurs(func(in *invoice) bool { return !in.final }, func(in *invoice) { in.final = true })
 }
 
-// voids voids an own invoice that is final, as an operator can do at the provider.
+// voids voids a standalone invoice that is final, as an operator can do at the provider.
 func (l *life) voids() bool {
 	return l.changesOurs(func(in *invoice) bool { return in.final && !in.void }, func(in *invoice) { in.void = true })
 }

@@ -62,7 +62,7 @@ type HeldReservation struct {
 // returns the errors of work and of the settlement.
 //
 //   - A request without an id gets one, so that a repeat reserves nothing twice.
-//   - While work runs, the reservation is extended at half of its expiry.
+//   - While work runs, the reservation is extended each time half of ExpiresIn has passed.
 //   - A settlement is repeated until the service answers or ctx ends. At least one request is
 //     sent, even if ctx has ended: it waits up to 10 s for its answer.
 //   - With OnErrorAllow, work is called without a reservation if the service does not answer.

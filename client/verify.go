@@ -239,7 +239,7 @@ var plainDecimal = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
 func parseDecimal(path string, n json.Number) *big.Rat {
 	if !plainDecimal.MatchString(string(n)) {
-		fail(path, n, "it is no plain decimal")
+		fail(path, n, "it is not a plain decimal")
 	}
 	value, _ := new(big.Rat).SetString(string(n))
 	return value

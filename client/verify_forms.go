@@ -108,7 +108,7 @@ func (s *statementStep) expectedDecimals(b breakdown, currency string) json.Numb
 		}
 	case "reported_units":
 		if !someDecimals.MatchString(string(s.RoundedTo)) {
-			fail(s.path+"/rounded_to", cmp.Or(s.RoundedTo, "absent"), "it is no number of decimals")
+			fail(s.path+"/rounded_to", cmp.Or(s.RoundedTo, "absent"), "it must be a number of decimals from 0 to 99")
 		}
 		return s.RoundedTo // The provider determines the number of decimals.
 	case "elsewhere_units":

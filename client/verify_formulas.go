@@ -187,7 +187,7 @@ var one = big.NewRat(1, 1)
 func (s *statementStep) tierNumber() *big.Rat {
 	number := s.number("tier", s.Tier)
 	if number.Cmp(one) < 0 {
-		fail(s.path+"/tier", cmp.Or(s.Tier, "absent"), "it is no number of a tier")
+		fail(s.path+"/tier", cmp.Or(s.Tier, "absent"), "tiers are numbered from 1")
 	}
 	return number
 }
@@ -221,7 +221,8 @@ func usageCharge(_ *statementStep, b breakdown) *big.Rat {
 	return charge
 }
 
-// dimensionCharge returns the exact charge of a price by dimension. It checks that each price is listed once.
+// dimensionCharge returns the exact charge of a price by dimension. It checks that the numbers of the prices
+// rise, so that each price charges once.
 func dimensionCharge(s *statementStep, b breakdown) *big.Rat {
 	number, previous := s.number("dimension_price", s.DimensionPrice), new(big.Rat)
 	if last := b.find("dimension_charge"); last != nil {

@@ -2,7 +2,7 @@ import { serialize } from "./exact.js";
 
 const REFUSED = new Set([400, 409, 413, 422]); // a repeat of the request would fail again
 
-/** An answer of the service that is no success. */
+/** An answer of the service that is not a success. */
 export class ProblemError extends Error {
   override name = "ProblemError";
 
@@ -21,7 +21,7 @@ export class ProblemError extends Error {
   }
 }
 
-/** The error of an answer that is no success. */
+/** The error of an answer that is not a success. */
 export function problemOf(response: Response, problem?: { detail?: string }): ProblemError {
   return new ProblemError(response.status, problem?.detail ?? response.statusText, retryAfter(response));
 }

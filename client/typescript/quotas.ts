@@ -76,9 +76,9 @@ export class Quotas {
    * QuotaExceededError, UnavailableError, SettleError, a ProblemError of a refused request, or the error of work.
    *
    * A request without an id gets one, so that a repeat reserves nothing twice. While work runs, the reservation is
-   * extended at half of its expiry. A settlement is repeated until the service answers or settleTimeout is over. With
-   * onError allow, work is called without a reservation if the service does not answer; the events are stored all the
-   * same.
+   * extended each time half of expires_in has passed. A settlement is repeated until the service answers or
+   * settleTimeout is over. With onError allow, work is called without a reservation if the service does not answer; the
+   * events are stored all the same.
    */
   reserve<Result>(request: ReserveRequest, work: (reservation: HeldReservation) => Promise<Result>): Promise<Result> {
     return runReserved(this.#client, this.#options, request, work);

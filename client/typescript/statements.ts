@@ -143,7 +143,7 @@ class Step {
   /** Returns the number of the step's tier, from 1. */
   tierNumber(): Rational {
     const number = this.number("tier");
-    if (number.compare(ONE) < 0n) throw this.fail("it is no number of a tier", "tier");
+    if (number.compare(ONE) < 0n) throw this.fail("tiers are numbered from 1", "tier");
     return number;
   }
 
@@ -163,7 +163,7 @@ class Step {
       case "charge":
         return b.find("provider_charge") ? "absent" : minorDigits(this.line.currency);
       case "reported_units": // as the provider decides
-        if (!/^[0-9]{1,2}$/.test(stated)) throw this.fail("it is no number of decimals", "rounded_to");
+        if (!/^[0-9]{1,2}$/.test(stated)) throw this.fail("it must be a number of decimals from 0 to 99", "rounded_to");
         return stated;
       case "elsewhere_units":
         return text((b.find("late_usage") ? undefined : b.find("reported_units")?.data.rounded_to) ?? "absent");
@@ -272,7 +272,7 @@ function compare(line: Line, path: string, stated: unknown, exact: Rational): vo
 
 function decimal(line: Line, path: string, stated: unknown): Rational {
   const [number, sign, whole, fraction = ""] = /^(-?)([0-9]+)(?:\.([0-9]+))?$/.exec(text(stated)) ?? [];
-  if (number === undefined) throw new StatementError(path, line.meter_slug, text(stated), undefined, "it is no plain decimal");
+  if (number === undefined) throw new StatementError(path, line.meter_slug, text(stated), undefined, "it is not a plain decimal");
   return new Rational(BigInt(`${whole}${fraction}`) * (sign ? -1n : 1n), 10n ** BigInt(fraction.length));
 }
 

@@ -15,7 +15,7 @@ from odometer_client.schema import Confirmation, FieldProblem
 
 
 class OdometerError(Exception):
-    """A call that brought no answer, or one that is no success."""
+    """A call without an answer, or with an answer that is not a success."""
 
 
 class UnencodableError(OdometerError):
@@ -40,7 +40,7 @@ class Client(Operations):
     """The API's operations as methods, safe for use by many threads.
 
     Amounts and quantities are Decimal in both directions, JSON numbers on the wire. Times are RFC 3339 texts in answers;
-    parameters take a datetime too. A call raises ProblemError for every answer that is no success.
+    parameters take a datetime too. A call raises ProblemError for every answer that is not a success.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ def plain(value: object) -> object:
         return simplejson.RawJSON(format(value, "f"))
     if isinstance(value, datetime):
         return timestamp(value)
-    raise TypeError(f"{type(value).__name__} is no type of JSON")
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 
 def decode(text: bytes) -> Any:

@@ -98,9 +98,9 @@ class Quotas:
         recorded, or releases it if there are none.
 
         It raises QuotaExceededError, UnavailableError, SettleError, or a ProblemError of a refused request. A request without an
-        id gets one, so that a repeat reserves nothing twice. While the block runs, the reservation is extended at half of its expiry.
-        A settlement is repeated until the service answers or settle_timeout is over. With on_error allow, the block runs without a
-        reservation if the service does not answer; the events are stored all the same."""
+        id gets one, so that a repeat reserves nothing twice. While the block runs, the reservation is extended each time half of
+        expires_in has passed. A settlement is repeated until the service answers or settle_timeout is over. With on_error allow, the
+        block runs without a reservation if the service does not answer; the events are stored all the same."""
         reservation = HeldReservation(self._client, customer, amounts, expires_in, id, self._on_failure)
         reservation.reserve(self._timeout, self._allows_on_error)
         stop = reservation.start_extending()
@@ -116,7 +116,7 @@ class Quotas:
             check["group"] = dict(group)
         try:
             (decision,) = self._client.call("POST", "/v1/quotas/check", body={"checks": [check]}, timeout=self._timeout)["data"]
-        except Exception as error:  # whatever it is, on_error decides
+        except Exception as error:  # on_error decides for any error
             if isinstance(error, OdometerError) and is_refused(error):
                 return CheckResult(False), error
             self._on_failure(error)

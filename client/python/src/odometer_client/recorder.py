@@ -43,9 +43,9 @@ class Recorder:
     """Sends events in the background, in batches, and is safe for use by many threads.
 
     Each event's idempotency key and timestamp are made once, when it is recorded, and a batch is repeated with the same ones until
-    the service has answered: an event counts once, whatever happens on the way. A key that was rotated or lacks a permission, or a
-    service that is elsewhere for a while, loses nothing: only an event that the service refuses for what it is is given up, and
-    on_rejected is told of it.
+    the service has answered: an event counts once, even if a response is lost. No event is lost while a key is rotated or lacks a
+    permission, or while the service does not answer: only an event that the service refuses because of its content is dropped, and
+    on_rejected is called with it.
 
     What is recorded is kept in memory. close sends the rest; so does the end of the interpreter, for exit_timeout seconds.
     """
@@ -170,7 +170,7 @@ class Recorder:
                     return
                 self._failed(error)
                 self._stopped.wait(max(pause, error.retry_after))
-            except Exception as error:  # whatever it is, the events are kept
+            except Exception as error:  # any error: the events are kept
                 self._failed(error)
                 self._stopped.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

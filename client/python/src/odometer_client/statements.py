@@ -86,7 +86,7 @@ class _Step:
     def tier_number(self) -> Fraction:
         """The number of the step's tier, from 1."""
         if self.number("tier") < 1:
-            raise StatementError(f"{self.path}/tier", self.text("tier"), reason="it is no number of a tier")
+            raise StatementError(f"{self.path}/tier", self.text("tier"), reason="tiers are numbered from 1")
         return self.number("tier")
 
     def rounded(self, b: _Breakdown, currency: str) -> Fraction:
@@ -105,7 +105,7 @@ class _Step:
             return minor_digits(currency)
         if self.name == "reported_units":  # as the provider decides
             if not re.fullmatch("[0-9]{1,2}", stated):
-                raise StatementError(f"{self.path}/rounded_to", stated, reason="it is no number of decimals")
+                raise StatementError(f"{self.path}/rounded_to", stated, reason="it must be a number of decimals from 0 to 99")
             return stated
         reported = b.find("reported_units")
         if self.name == "elsewhere_units" and reported and not b.find("late_usage"):
@@ -216,7 +216,7 @@ def _compare(path: str, stated: Any, exact: Fraction) -> None:
 
 def _decimal(path: str, text: Any) -> Fraction:
     if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", str(text)):
-        raise StatementError(path, str(text), reason="it is no plain decimal")
+        raise StatementError(path, str(text), reason="it is not a plain decimal")
     return Fraction(text)
 
 

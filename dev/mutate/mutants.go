@@ -187,11 +187,11 @@ func (m *mutator) is(x ast.Expr, typ string) bool {
 	return types.Default(t).String() == typ || t.Underlying().String() == typ
 }
 
-// add adds a mutant of the node. In the mutant, the code in with replaces the source between the positions from
-// and until.
-func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with string) {
+// add adds a mutant of the node. In the mutant, the code replacement replaces the source between the
+// positions from and until.
+func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, replacement string) {
 	position := m.set.Position(from)
-	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + with + string(m.source[m.at(until):m.at(n.End())])
+	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + replacement + string(m.source[m.at(until):m.at(n.End())])
 	made := mutant{len(m.mutants) + 1, kind, position.Filename, position.Line, m.function, m.text(n), oneLine(mutated)}
 	m.mutants = append(m.mutants, made)
 	s := site{from: m.at(n.Pos()), until: m.at(n.End()), typ: m.typeOf(n)}

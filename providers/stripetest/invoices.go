@@ -68,7 +68,7 @@ func (l line) currency() string {
 // them. Later items are attached to the next invoice.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
-	paused := in.paused()
+	paused := in.pauseBehavior()
 	in.autoAdvance = paused == "" && !a.KeepDrafts && (in.autoAdvance || in.subscription != nil)
 	if in.autoAdvance {
 		in.finalizesAt = in.created.Add(grace)
@@ -88,13 +88,14 @@ func (f *Fake) draft(a *account, in *invoice) *invoice {
 	return in
 }
 
-// paused returns the outcome of a new invoice while the collection of its subscription is paused, or "":
+// pauseBehavior returns the behavior of paused collection for the invoice, without the prefix mark_. It
+// returns "" if collection is not paused, or if the invoice has no subscription:
 // https://docs.stripe.com/billing/subscriptions/pause-payment
-func (in *invoice) paused() string {
+func (in *invoice) pauseBehavior() string {
 	if in.subscription == nil {
 		return ""
 	}
-	return strings.TrimPrefix(in.subscription.paused(in.created), "mark_")
+	return strings.TrimPrefix(in.subscription.pauseBehavior(in.created), "mark_")
 }
 
 // finalizeDue finalizes every draft that is due.

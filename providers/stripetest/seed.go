@@ -302,7 +302,7 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	if a.subscription(in.ID) != nil {
 		return nil
 	}
-	if has := a.clash(in); has != "" {
+	if has := a.conflictingCurrency(in); has != "" {
 		return fmt.Errorf("subscription %s: customer %s is billed in %s", in.ID, in.Customer, has)
 	}
 	s := newSubscription(*in)
@@ -319,9 +319,9 @@ func (a *account) months(in *Subscription) int {
 	return max(1, a.price(in.Items[0].Price).Months)
 }
 
-// clash returns the currency that a price of a new subscription conflicts with: that of the customer or of an
-// earlier price. It returns "" if all currencies are equal.
-func (a *account) clash(in *Subscription) string {
+// conflictingCurrency returns the currency that a price of a new subscription conflicts with: that of the
+// customer or of an earlier price. It returns "" if all currencies are equal.
+func (a *account) conflictingCurrency(in *Subscription) string {
 	has := a.currencyOf(in.Customer)
 	for _, i := range in.Items {
 		currency := a.price(i.Price).Currency

@@ -142,8 +142,8 @@ func (c *call) subscriptionProblem(in *Subscription) *answer {
 		problem = refused(http.StatusBadRequest, "parameter_missing", "items", "Missing required param: items.")
 	case odd >= 0:
 		problem = c.priceRefused(itemField(odd), in.Items[odd].Price)
-	case c.clash(in) != "":
-		problem = otherCurrency(c.clash(in))
+	case c.conflictingCurrency(in) != "":
+		problem = otherCurrency(c.conflictingCurrency(in))
 	case c.form.Get("collection_method") != "send_invoice":
 		problem = refused(http.StatusBadRequest, "resource_missing", "", "This customer has no attached payment source or default payment method.")
 	case c.customers[customer].Email == "":

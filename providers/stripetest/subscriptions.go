@@ -63,8 +63,9 @@ func (s *subscription) inTrial(end time.Time) bool {
 	return !s.trialEnd.IsZero() && !end.After(s.trialEnd)
 }
 
-// paused returns the behavior for an invoice that is created at the given time; "": not paused.
-func (s *subscription) paused(at time.Time) string {
+// pauseBehavior returns the behavior of paused collection (pause_collection) for an invoice that is created at
+// the given time, or "" if collection is not paused then.
+func (s *subscription) pauseBehavior(at time.Time) string {
 	if !s.collection.until.IsZero() && !at.Before(s.collection.until) {
 		return ""
 	}

@@ -63,8 +63,9 @@ type RequestSyncResult struct {
 	SyncID uuid.UUID `json:"sync_id"`
 }
 
-// RequestSync requests a sync because of an event. It returns an open request that no pass has
-// taken, if there is one. A retry therefore adds a request only if a pass began in the meantime.
+// RequestSync requests a sync because of an event. If a request already waits for a pass, it
+// returns that request and adds none. A retry therefore adds a request only if a pass began in the
+// meantime. It requests nothing if the event concerns no customer.
 func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) (RequestSyncResult, error) {
 	defer alive(ctx)()
 	_, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)

@@ -89,7 +89,8 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 // bodyBudget is a limited amount of memory for bodies.
 type bodyBudget interface {
 	name() string
-	// fits reports whether a body of n bytes can start.
+	// fits reports whether reading a body of n bytes may begin. It returns false if n exceeds the limit of the
+	// budget, or if tryTake would fail and take does not wait.
 	fits(n int64) bool
 	// tryTake reserves n more bytes for a body. It returns false if too little memory is free.
 	tryTake(b *body, n int64) bool

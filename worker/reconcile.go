@@ -19,9 +19,8 @@ const (
 	deliverEvery   = time.Second
 	// holdEvery is long, because an invoice is held for days.
 	holdEvery = 5 * time.Minute
-	// closeEvery is long, because each check starts a run for every tenant with a period that is due but
-	// cannot be closed yet. The first check is delayed, so that the first sync of a new customer runs before
-	// it.
+	// closeEvery is long, because each check starts a run for every tenant with a due period, even if the
+	// period cannot be closed yet.
 	closeEvery = time.Hour
 	// StartOverdue is the time after which a committed row without a workflow run is treated as unfinished.
 	StartOverdue = time.Minute
@@ -83,6 +82,8 @@ func everything(config Config) []unfinished {
 				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.Customer, h.ID)
 			},
 		)},
+		// The first check runs StartOverdue after the worker's start, so that the first sync of a new customer
+		// precedes it.
 		{"billing periods", StartOverdue, closeEvery, rows(store.Ledger.DueTenants,
 			func(ctx context.Context, tenant metering.TenantID) error {
 				return workflows.StartClosePeriod(ctx, c, tenant)

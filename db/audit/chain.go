@@ -81,9 +81,9 @@ type auditedEntry struct {
 	before, after Fields // rendered when the entry is written; if nil, the JSON in AuditEntry is written
 }
 
-// keyHolder is a pool of connections that was opened with the service's secret.
+// keyHolder is a pool of connections that can have the key of the audit log.
 type keyHolder interface {
-	AuditKey() Key // nil if it was opened without the secret
+	AuditKey() Key // nil if the pool was opened without the service's secret
 }
 
 // Wrap returns a function that runs fn in an auditedTx, and then writes the entries that fn has recorded. The parent

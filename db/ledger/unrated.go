@@ -72,7 +72,8 @@ type UnratedTotal struct {
 const unratedBatches = 5
 
 // List returns up to limit lines after a key, or the first lines if after is nil. It skips periods that ended
-// before the month of since. A page may have fewer lines than limit, or none, and still have a next page.
+// before the month that contains since. A page may have fewer lines than limit, or none, and still have a next
+// page.
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
 		page = UnratedPage{}

@@ -24,10 +24,11 @@ type closedLine struct {
 	difference billing.Measured // stored
 }
 
-// keepLateUsage makes the late usage of closed periods independent of the replacement of the meter's current version by
-// next. It adds the difference of the late usage by both versions to the stored difference of each closed line. So late
-// usage that has arrived counts by the current version, and later late usage by next. If both versions select the same
-// events with the same values, there is no difference. The caller holds the tenant's lock, so that no event arrives.
+// keepLateUsage keeps the late usage of closed periods unchanged when the version next replaces the meter's current
+// version. To the stored difference of each closed line, it adds the late usage by the current version minus the late
+// usage by next. So late usage that has arrived counts by the current version, and later late usage by next. If both
+// versions select the same events with the same values, there is no difference. The caller holds the tenant's lock,
+// so that no event arrives.
 func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
 	var current metering.MeterVersion
 	err := tx.QueryRow(ctx, `

@@ -106,9 +106,9 @@ func (r *breakdownRead) cutPlanned() {
 	r.cut = slices.Compact(r.cut)
 }
 
-// firstCharged returns the start of the first billing period that starts at effective or later. first is
-// the start of the first stored period. next is the first start or end of a stored period at effective or
-// later. Outside the stored periods, periods are calendar months.
+// firstCharged returns the start of the first billing period that starts at or after the instant effective.
+// first is the start of the first stored period. next is the first start or end of a stored period at or
+// after effective. Each is nil if there is none. Outside the stored periods, periods are calendar months.
 func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Location) time.Time {
 	month := billing.CalendarPeriod(effective, timezone)
 	if month.Start.Before(effective) {

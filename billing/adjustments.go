@@ -73,8 +73,8 @@ func (l *ClosedLine) unreported() bool {
 	return l.Billed && !(l.ownUnits().Equal(l.billedUnits()) && l.Charge.Equal(l.billedCharge()))
 }
 
-// lateOf returns a late calculation for each billed meter of a closed period. It skips meters that are backfilling, and
-// returns none if the period is not adjustable. Adjustments that were already reported are not deducted.
+// lateOf returns a late calculation for each billed meter of a closed period. It skips meters during their first
+// backfill, and returns none if the period is not adjustable. Adjustments that were already reported are not deducted.
 func (b *Books) lateOf(closed Period) (all []calculation) {
 	if !b.adjustable(closed) {
 		return nil

@@ -35,7 +35,7 @@ func ReadAlerts(f Facts, period Period) AlertValues {
 }
 
 // Of returns the value of one alert. The value covers all groups, even if the alert has a Group. For a usage alert,
-// counted is false if the meter does not feed the billing schedule in the period or is still backfilling.
+// counted is false if the meter does not feed the billing schedule in the period, or during its first backfill.
 func (v AlertValues) Of(a metering.Alert) (value metering.Decimal, counted bool) {
 	if a.Type == metering.UsageAlert {
 		return v.facts.usage(a.MeterID, v.period).Total, v.facts.IsCounted(a.MeterID, v.period)
@@ -48,7 +48,7 @@ func (v AlertValues) Of(a metering.Alert) (value metering.Decimal, counted bool)
 	return value, true
 }
 
-// IsCounted reports whether the meter feeds the billing schedule in the period and is not backfilling.
+// IsCounted reports whether the meter feeds the billing schedule in the period, and its first backfill has ended.
 func (f Facts) IsCounted(meter metering.MeterID, period Period) bool {
 	return slices.ContainsFunc(f.metersIn(period), func(m metering.Meter) bool {
 		return m.ID == meter && m.Version.Status != metering.Backfilling

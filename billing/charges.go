@@ -254,7 +254,8 @@ func (f *Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connect
 // as if it closed while there was no provider.
 func (f *Facts) bills(l *ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
 
-// currencies returns the currencies of the prices of the meters in the period. It skips meters that are backfilling.
+// currencies returns the currencies of the prices of the meters in the period. It skips meters during their first
+// backfill.
 func (f *Facts) currencies(period Period) (all []string) {
 	for _, m := range f.metersIn(period) {
 		if price, priced := f.price(m.ID, period); priced && m.Version.Status != metering.Backfilling {

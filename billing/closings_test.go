@@ -18,8 +18,8 @@ func closes(f billing.Facts) billing.ReportPlan {
 	return billing.NewBooks(f).Plan()
 }
 
-// A period closes once its end and grace have passed, whatever the invoices and the provider's responses are. Periods
-// close in their order, and not while a meter is backfilled.
+// A period closes once its end and grace have passed, for any invoices and responses of the provider. Periods close in
+// their order, and not while the first backfill of a meter runs.
 func TestWhenAPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.End.Add(grace-time.Microsecond), billing.Period{Range: january}, billing.Period{Range: february})

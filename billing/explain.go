@@ -98,8 +98,8 @@ const (
 )
 
 // Explain returns the breakdown of the meter's amount in a period of ExpectedPeriods. The last step is the amount of
-// the line in StatementOf. Explain returns nil if the statement has no line of the meter, for example because the meter
-// is backfilling or was created after the close.
+// the line in StatementOf. Explain returns nil if the statement has no line of the meter, for example during the
+// meter's first backfill, or because the meter was created after the close.
 func (b *Books) Explain(period Period, meter metering.MeterID) []Step {
 	l, _ := b.StatementOf(period).Line(meter)
 	return l.Working

@@ -265,8 +265,8 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	}
 }
 
-// Fault 9: the test checks that a million late units are billed at the provider's price during January,
-// whatever its price is now.
+// Fault 9: the test checks that a million late units are billed at the provider's price during January, even
+// if its price is another one now.
 func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}

@@ -39,8 +39,8 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestTheLastStatementCounts checks that the statement with the higher number is the last one, in whatever
-// order the statements are read.
+// TestTheLastStatementCounts checks that the statement with the higher number is the last one, in any order
+// in which the statements are read.
 func TestTheLastStatementCounts(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))

@@ -115,8 +115,8 @@ func InForce(versions []Price, t time.Time) (in Price, ok bool) {
 	return inForce(versions, t, func(*Price) bool { return true })
 }
 
-// inForce returns the matching version with the latest EffectiveFrom that is not after t. If several
-// have that EffectiveFrom, it returns the one with the highest Version.
+// inForce returns the matching version with the latest EffectiveFrom at or before t. If several have that
+// EffectiveFrom, it returns the one with the highest Version.
 func inForce(versions []Price, t time.Time, matches func(*Price) bool) (in Price, ok bool) {
 	for i := range versions {
 		p := &versions[i]

@@ -313,8 +313,8 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 	}
 }
 
-// A meter that moved to another subscription within January is billed by the invoices of both subscriptions, in
-// whichever order the invoices become final.
+// A meter that moved to another subscription within January is billed by the invoices of both subscriptions, in any
+// order in which the invoices become final.
 func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
 	t.Parallel()
 	former, later := renewal("6"), ofAnother(renewal("4"))

@@ -56,7 +56,7 @@ const uncountedAfter = 24 * time.Hour
 //   - The first period begins, or its start becomes final.
 //   - The time uncountedAfter has passed since the provider accepted a report without counting it.
 //
-// If the last known period has ended, or if isInNextSubscription returns true for a series, ReplanAt is not after Now.
+// If the last known period has ended, or if isInNextSubscription returns true for a series, ReplanAt is Now or earlier.
 func (p *planner) scheduleReplan() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {

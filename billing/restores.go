@@ -102,7 +102,7 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 }
 
 // surelyAcceptedAt returns the quantity of a meter that a destination has surely accepted. It adds up all series of the
-// destination that start in the given window, whichever part of the subscription's period they report.
+// destination that start in the given window, for any part of the subscription's period that they report.
 func (b *Books) surelyAcceptedAt(at AddedUp) (accepted metering.Decimal) {
 	for n := range b.Reported {
 		r := &b.Reported[n]

@@ -333,8 +333,8 @@ func (l *life) checkClosing(c billing.Closing) {
 	}
 }
 
-// checkDue checks that no period is open after its grace, whatever the provider's state is. Only a backfilling
-// meter or the grace after a restore delays the close.
+// checkDue checks that no period is open after its grace, in any state of the provider. Only the first
+// backfill of a meter or the grace after a restore delays the close.
 func (l *life) checkDue() {
 	backfilling := slices.ContainsFunc(l.meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 	for _, p := range l.periods {
@@ -477,7 +477,7 @@ func (l *life) isOfClosed(c *call) bool {
 	return slices.ContainsFunc(l.allPeriods(), func(p billing.Period) bool { return p.ClosedAt != nil && c.isOf(p.Place()) })
 }
 
-// closed reports whether at least two periods are closed, including each that begins no later than latest, the
+// closed reports whether at least two periods are closed, including each that begins at or before latest, the
 // time of the last usage.
 func (l *life) closed(latest time.Time) bool {
 	n := 0

@@ -53,7 +53,7 @@ func (l *life) checkFed(latest time.Time) {
 }
 
 // checkInvoicedTogether does what checkInvoiced does, for a customer with several billing schedules. It
-// checks periods that share an invoice together, whichever schedule they belong to.
+// checks periods that share an invoice together, even if they belong to different schedules.
 func (l *life) checkInvoicedTogether() {
 	for _, m := range l.meters {
 		for _, test := range []bool{false, true} {

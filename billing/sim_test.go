@@ -168,7 +168,7 @@ func report(seed uint64, in circumstances) string {
 	return text.String()
 }
 
-// calm lists the kinds of steps that happen in the same way whichever reports were sent before them.
+// calm lists the kinds of steps that happen in the same way for any reports that were sent before them.
 var calm = []string{
 	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a customer's own price", "a usage scale",
 	"a worker dies after planning", "a worker dies before a call", "a worker dies after a call", "a worker dies after recording",

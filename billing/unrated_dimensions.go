@@ -20,8 +20,8 @@ func (f UnratedFacts) DimensionTerms(period Period) (all []DimensionTerms) {
 }
 
 // dimensionTerms returns the terms of the price by dimension that charges the meter in an open period. It returns nil
-// if there is no such price, if the provider bills quantities, if the meter is backfilling, or if the period is a
-// trial.
+// if there is no such price, if the provider bills quantities, during the first backfill of the meter, or if the period
+// is a trial.
 func (f UnratedFacts) dimensionTerms(m metering.Meter, period Period) *Terms {
 	price, _ := f.price(m.ID, period)
 	inQuantities := f.Connection != nil && !f.Connection.Statements && period.Bills != metering.BillsAmounts

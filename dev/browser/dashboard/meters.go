@@ -11,7 +11,7 @@ func (w walk) meters(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"),
 		press("Create a meter"), press("API calls by endpoint"), see("counts events such as"),
-		choose("Condition", "is one of"), fill("Values, one per line", "200"), see("the number 200"), w.judged("meter-template"), press("Remove filter 1"), see("counts events whatever their properties"),
+		choose("Condition", "is one of"), fill("Values, one per line", "200"), see("the number 200"), w.judged("meter-template"), press("Remove filter 1"), see("counts events with any properties"),
 		fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), press("Try it on the latest 100 events"), see("No event of this type"),
 		w.judged("meter-make"), press("Create the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),

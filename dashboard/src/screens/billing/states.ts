@@ -51,7 +51,7 @@ export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
   closed: ["off", "closed", "The period's totals no longer change. Later events count as late usage."],
 };
 
-/** Returns the state of a sync. A paused sync is shown as paused, whatever its status. */
+/** Returns the state of a sync. A paused sync is shown as paused, with any status. */
 export const syncState = (run: SyncRun): Told => syncStates[run.paused ? "paused" : run.status];
 
 /** The reason why a sync was requested, by its trigger. */

@@ -33,7 +33,7 @@ export function Filters({ filters, error, change }: Props) {
     <fieldset className={styles.filters} aria-describedby="filters-meaning">
       <legend>Filters</legend>
       <p id="filters-meaning" className="muted small">
-        {filters.length === 0 ? "Without a filter, the meter counts events whatever their properties" : "Only the events that meet all filters are counted"}
+        {filters.length === 0 ? "Without a filter, the meter counts events with any properties" : "Only the events that meet all filters are counted"}
       </p>
       {filters.map((filter, index) => (
         <Row

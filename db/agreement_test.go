@@ -204,7 +204,8 @@ func (b *bill) compareReport(s ledger.PeriodStatement, r ledger.PeriodReport) {
 }
 
 // compareClosed requires that the quantity sent for a closed period is its usage minus the quantities
-// that other connections accepted. The statement shows the whole usage, whichever connection bills it.
+// that other connections accepted. The statement shows the whole usage, including usage that other
+// connections bill.
 func (b *bill) compareClosed(s ledger.PeriodStatement, line billing.StatementLine, sent billing.Line, at metering.ConnectionID) {
 	b.compared["closed usage"]++
 	same(b, line.Usage, sent.Usage)

@@ -187,8 +187,8 @@ func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-// TestTenantsShareTheBudgetOfAHost checks that all tenants share the budget of a host, whatever the
-// case, the trailing dot and the port in their URLs.
+// TestTenantsShareTheBudgetOfAHost checks that all tenants share the budget of a host, with any case,
+// trailing dot and port in their URLs.
 func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)

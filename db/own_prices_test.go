@@ -166,7 +166,7 @@ func (l *ownPriceLife) withdraw(owner catalog.PriceOwner, from time.Time) {
 	}
 }
 
-// inForce returns the entry with the latest key that is not after an instant, and whether there is one.
+// inForce returns the entry with the latest key at or before an instant, and whether there is one.
 func inForce[T any](entries map[time.Time]T, at time.Time) (in T, ok bool) {
 	var since time.Time
 	for from, entry := range entries {

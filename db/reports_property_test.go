@@ -94,7 +94,7 @@ func (m *machine) ingestLate(t *rapid.T) {
 	sums[period] = sums[period].Add(metering.MustDecimal(value))
 }
 
-// closeOne closes the periods that are due, whatever the state of their reports.
+// closeOne closes the periods that are due, in any state of their reports.
 func (m *machine) closeOne(*rapid.T) {
 	m.closePeriods()
 	rows, err := m.conn.Query(m.Context(), `
@@ -306,8 +306,8 @@ func TestPropertyWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 }
 
 // TestPropertyWhateverAccountIsUsedNothingIsBilledTwice checks that usage is billed exactly once when accounts change.
-// The totals of all accounts add up to the usage, whichever responses were received, once an operator has resolved the
-// unknown outcomes.
+// The totals of all accounts add up to the usage, for any received responses, once an operator has resolved the unknown
+// outcomes.
 func TestPropertyWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)

@@ -81,7 +81,7 @@ func TestASecondCompletionChangesNothing(t *testing.T) {
 }
 
 // TestOnlyTheLastAttemptRejectsAReport completes a refused attempt after its lease, when the next attempt may have
-// arrived. An acceptance is valid, whichever attempt it is of.
+// arrived. An acceptance of any attempt is valid.
 func TestOnlyTheLastAttemptRejectsAReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -79,7 +79,7 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTimesAreReadInUTC checks that times are read in UTC, whatever the time zone of the machine. Responses show them
+// TestTimesAreReadInUTC checks that times are read in UTC, in any time zone of the machine. Responses show them
 // unchanged.
 func TestTimesAreReadInUTC(t *testing.T) {
 	t.Parallel()

@@ -279,7 +279,7 @@ func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report
 	return nil
 }
 
-// anyAttempt is the parameter $6 of decided for an outcome that holds whichever attempt was the last.
+// anyAttempt is the parameter $6 of decided for an outcome that does not depend on the last attempt.
 const anyAttempt = 0
 
 // decided is the SQL that records the outcome $3 of the reports $2. See Ledger.Complete. Unless $6 is anyAttempt, it

@@ -19,7 +19,7 @@ test("a meter names its uncounted events, the value that was sent and the event"
   answers[path] = () => [200, list(event, { ...event, id: "e2", properties: {}, counted_by: [], rule: "value_missing" })];
   at("/meters/tokens/uncounted-events", "events:read");
   const row = (await screen.findByText('"many"')).closest("tr")!;
-  expect(row.textContent).toContain("Not a number below 10^18");
+  expect(row.textContent).toContain("Not a number with an absolute value below 10^18");
   expect(row.textContent).toContain("cost");
   expect(row.querySelector("a")!.getAttribute("href")).toBe("/events/e1?customer=acme&at=2026-11-23T10%3A00%3A00Z");
   await screen.findByRole("columnheader", { name: "usage.total" });

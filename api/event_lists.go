@@ -33,7 +33,7 @@ type StoredEvent struct {
 	ExportedEvent
 
 	IngestedAt time.Time      `json:"ingested_at" doc:"Time at which the event was received"`
-	CountedBy  []eventCounter `json:"counted_by" doc:"Meters that count the event. A meter that is backfilling is listed after its backfill"`
+	CountedBy  []eventCounter `json:"counted_by" doc:"Meters that count the event. During its first backfill, a meter is not listed"`
 }
 
 type eventCounter struct {

@@ -18,7 +18,7 @@ type step struct {
 	Description   string            `json:"description" doc:"Explanation of the amount in one sentence" example:"The included units, which are not charged."`
 	Amount        metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
 	Unit          string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
-	RoundedTo     *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. For 'charge', the decimals of the currency. For reported_units and elsewhere_units, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent"`
+	RoundedTo     *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. For 'charge', the decimals of the currency. For reported_units and elsewhere_units, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent"`
 	MeterVersion  *int64            `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Present only in the step 'usage'"`
 	EventCount    *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units. total_usage, matched_units and unrated_units have the sum of their parts"`
 	Dimension     json.RawMessage   `json:"dimension,omitempty" doc:"Values by property. Present in the step dimension_units, unless it sums up the units with other or unknown values"`

@@ -26,7 +26,7 @@ type HMACSecret struct {
 	LastFour   string              `json:"last_four"`
 	CreatedAt  time.Time           `json:"created_at"`
 	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Creator of the secret: a member, another credential, or 'operator' for the command line"`
-	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member responsible for the secret since its creator was removed"`
+	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member or credential that is responsible for the secret since the removal of a member"`
 	ExpiresAt  *time.Time          `json:"expires_at"`
 	RevokedAt  *time.Time          `json:"revoked_at"`
 

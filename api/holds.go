@@ -20,7 +20,7 @@ func (s *server) registerHolds() {
 	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
 		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release."), s.getHold)
 	huma.Register(s.api, post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice",
-		"Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.\n\n"+
+		"Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.\n\n"+
 			"- Returns 409 if the invoice is final, was edited at the provider, or is already being released.\n"+
 			"- Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond."), s.releaseHold)
 }

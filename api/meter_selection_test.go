@@ -80,8 +80,8 @@ func TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule(t *testing.T) 
 	require.EqualValues(t, 5, result.Accepted)
 	require.ElementsMatch(t, []string{
 		`events[1] is stored but not counted by meter "tokens" (value_missing): properties must have "usage.total", the value of meter "tokens"`,
-		`events[3] is stored but not counted by meter "tokens" (value_invalid): properties must have a number below 10^18 as "usage.total", the value of meter "tokens"`,
-		`events[3] is stored but not counted by meter "cost" (value_invalid): properties must have a number below 10^18 as "cost", the value of meter "cost"`,
+		`events[3] is stored but not counted by meter "tokens" (value_invalid): properties must have a number with an absolute value below 10^18 as "usage.total", the value of meter "tokens"`,
+		`events[3] is stored but not counted by meter "cost" (value_invalid): properties must have a number with an absolute value below 10^18 as "cost", the value of meter "cost"`,
 	}, result.Warnings)
 	require.NoError(t, b.counter.Flush(t.Context()))
 	require.Contains(t, b.send(t, "GET", "/v1/events/counts", "").body, `"accepted":5,"duplicates":0,"conflicts":0,"rejected":0,"rejections":[],"uncounted":[{"code":"value_missing","count":2},{"code":"value_invalid","count":1}]`)

@@ -61,7 +61,7 @@ type periodStatement struct {
 	CustomerID string `json:"customer_id" example:"cus_42"`
 	ExternalID string `json:"external_id" doc:"External ID of the customer"`
 	PeriodHead
-	Lines       []StatementLine       `json:"lines" doc:"One line for each meter, except meters that are backfilling"`
+	Lines       []StatementLine       `json:"lines" doc:"One line for each meter, except during its first backfill"`
 	Adjustments []closedPeriod        `json:"adjustments" doc:"Adjustments of closed periods that are billed in this period, oldest first"`
 	Totals      []statementTotal      `json:"totals" doc:"Totals, one for each currency"`
 	Reports     List[statementReport] `json:"reports"` // reports that bill the period: its statements, its quantities, and the charges that belong to it

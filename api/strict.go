@@ -55,7 +55,7 @@ func valueProblem(u usage.UnusableValue) string {
 	if u.Rule == metering.ValueMissing {
 		return fmt.Sprintf("must have %q, the value of meter %q", u.Property, u.MeterSlug)
 	}
-	return fmt.Sprintf("must have a number below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
+	return fmt.Sprintf("must have a number with an absolute value below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
 }
 
 // withoutRejected moves the events that rejectBeforeStoring rejects to the batch's rejections.

@@ -37,7 +37,7 @@ func (uncountedRule) Values() []uncountedRule {
 type uncountedEvent struct {
 	StoredEvent
 
-	Rule uncountedRule `json:"rule" doc:"value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18"`
+	Rule uncountedRule `json:"rule" doc:"value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number with an absolute value below 10^18"`
 }
 
 type listUncountedInput struct {

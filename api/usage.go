@@ -50,7 +50,7 @@ func (s *server) registerUsage() {
 		"Returns one customer's usage of each meter between `start` and `end`."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
 		"With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.\n\n"+
-			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
+			"During its first backfill, a meter is excluded from the sum and listed in `backfilling`."), s.usageTotal)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the previous month",
 		"Returns the customer's usage of the current month to date and of the whole previous month, by meter."), s.usageComparison)
 }
@@ -270,7 +270,7 @@ type totalOutput struct {
 		Total metering.Decimal `json:"total"`
 
 		Meters      []string `json:"meters,omitempty" doc:"Slugs of the meters in the sum, if there are several. The units of these meters can differ"`
-		Backfilling []string `json:"backfilling,omitempty" doc:"Slugs of meters that are excluded because they are backfilling"`
+		Backfilling []string `json:"backfilling,omitempty" doc:"Slugs of meters that are excluded during their first backfill"`
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *server) registerWebhooks() {
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
 		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
 	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a test message to a webhook",
-		"Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.\n\n"+
+		"Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.\n\n"+
 			sendsOfWebhook)), s.testWebhook)
 	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries",
 		"Deliveries are listed newest first."), s.listDeliveries)

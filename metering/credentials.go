@@ -68,7 +68,7 @@ type Credential struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // the member responsible for the credential since its creator was removed
+	HandedTo   *Actor // the actor responsible for the credential since the removal of a member
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time

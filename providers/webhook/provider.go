@@ -123,7 +123,7 @@ type StatementStep struct {
 	Name         string            `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
 	Amount       metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
 	Unit         string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
-	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. For 'charge', the decimals of the currency. For reported_units and elsewhere_units, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent"`
+	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. For 'charge', the decimals of the currency. For reported_units and elsewhere_units, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent"`
 	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units. total_usage, matched_units and unrated_units have the sum of their parts"`
 	PriceVersion int               `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
 	Dimension    json.RawMessage   `json:"dimension,omitempty" doc:"Values by property. Present in the step dimension_units, unless it sums up the units with other or unknown values"`

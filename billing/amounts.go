@@ -74,7 +74,7 @@ func (m *position) target() string {
 	return m.Side.Subscription
 }
 
-// setLine plans the report that sets the position's invoice line to its present amount, if such a report is needed.
+// setLine plans the report that sets the position's invoice line to its current amount, if such a report is needed.
 func (m *position) setLine() {
 	l, own := m.line(), m.invoiceLine()
 	if !m.shouldReport(own, !l.Amount.Equal(own.Taken.Amount) || m.mayLackReports(own)) {

@@ -237,7 +237,7 @@ func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	return l.Terms.ChargeIn(l.Currency, l.Terms.First(Measured{l.Usage, l.Events, l.Dimensions}, units))
 }
 
-// calculations returns the calculation of each meter in the period at the present usage, and the excluded meters with
+// calculations returns the calculation of each meter in the period at the current usage, and the excluded meters with
 // the reason. It deducts usage billed through other connections. The usage is not rounded to the provider's decimals.
 func (b *Books) calculations(period Period) (all []calculation, excluded []Exclusion) {
 	others := b.billed(period, func(r *Reported) bool { return !r.Late && !b.here(r.Series) })
@@ -255,7 +255,7 @@ func (b *Books) calculations(period Period) (all []calculation, excluded []Exclu
 	return all, excluded
 }
 
-// calculation returns the calculation of a meter in an open period at the present usage. It does not deduct the usage
+// calculation returns the calculation of a meter in an open period at the current usage. It does not deduct the usage
 // that other series have billed. common is the currency of meters without a price.
 func (b *Books) calculation(period Period, m metering.Meter, common string) calculation {
 	price, _ := b.price(m.ID, period)

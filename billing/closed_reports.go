@@ -164,7 +164,7 @@ func isBeyond(carried, late, lacking metering.Decimal) bool {
 }
 
 // awaitsInvoice reports whether an invoice that bills the period is not final yet. It is the period's standalone
-// invoice, if that has or needs a charge of the period, or the last invoice of the customer's present subscription for
+// invoice, if that has or needs a charge of the period, or the last invoice of the customer's current subscription for
 // the period.
 func (b *Books) awaitsInvoice(p Period) bool {
 	if p.IsStandalone() {

@@ -151,7 +151,7 @@ func (f HoldFacts) usageChanged() bool {
 	return false
 }
 
-// isWithinCount reports whether the line's units lie between the previous units and the provider's present count. It
+// isWithinCount reports whether the line's units lie between the previous units and the provider's current count. It
 // returns true if the count is unknown: the meter is not ours, or the counts were not read.
 func (f HoldFacts) isWithinCount(is usageLines, was metering.Decimal) bool {
 	counted, known := metering.Decimal{}, false
@@ -225,7 +225,7 @@ func (f HoldFacts) missingLines() (all []HoldReason) {
 }
 
 // expectedAfterEnd lists the reasons why a meter is no longer reported after the end of its period. These reasons are
-// expected. Therefore, they are no disagreement.
+// expected, so a hold does not treat them as a difference.
 var expectedAfterEnd = []ExclusionCode{
 	ExcludedPeriodOver, ExcludedNoWindow, ExcludedInvoiceFinal, ExcludedBeforeSubscription, ExcludedLateCurrency, ExcludedLineFinal, ExcludedNoInvoiceLine, ExcludedTooManyLines,
 }

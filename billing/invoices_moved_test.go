@@ -102,7 +102,7 @@ func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *test
 }
 
 // If a subscription ends without an invoice, a target period bills the units that were reported to the subscription.
-// The period's present subscription does not matter.
+// The period's current subscription does not matter.
 func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")

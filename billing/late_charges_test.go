@@ -516,7 +516,7 @@ func inDoubtElsewhere(f billing.Facts, units, amount string) billing.Reported {
 	return r
 }
 
-// A charge of 7 late units to a previous subscription has an unknown outcome. The present subscription's charge then
+// A charge of 7 late units to a previous subscription has an unknown outcome. The current subscription's charge then
 // stays unchanged up to 7 units, and only units beyond 7 are credited.
 func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 	t.Parallel()

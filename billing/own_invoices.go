@@ -53,7 +53,7 @@ func (b *Books) finalizes(p Period) bool {
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
-// isOnOwn reports whether the series is a line of the period's standalone invoice, under the customer's present ID at
+// isOnOwn reports whether the series is a line of the period's standalone invoice, under the customer's current ID at
 // the provider.
 func (f *Facts) isOnOwn(s Series, p Period) bool {
 	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer

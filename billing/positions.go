@@ -10,7 +10,7 @@ import (
 // or as the amount of an invoice line.
 type position struct {
 	*planner
-	calculation // at the present usage; for a closed period, at the usage of the close
+	calculation // at the current usage; for a closed period, at the usage of the close
 	period      Period
 	part        metering.Range // part of the period that lies in the subscription's period
 	destination Destination
@@ -81,7 +81,7 @@ func (p *planner) destinationIn(period Period, meter metering.MeterID) Destinati
 	return all[i]
 }
 
-// owns reports whether the series belongs to the position's present destination. It returns false for a series that
+// owns reports whether the series belongs to the position's current destination. It returns false for a series that
 // begins before m.part. An invoice line, or a series that the provider adds up, must begin exactly with m.part.
 func (m *position) owns(s *Reported) bool {
 	there := m.here(s.Series) && s.Customer == m.Side.Customer

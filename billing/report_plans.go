@@ -261,7 +261,7 @@ func (p *planner) planStatement(period Period) (planned bool) {
 	return false
 }
 
-// setWatermark sets the watermark of an open period to its present usage. The receiver has this usage, or gets it with
+// setWatermark sets the watermark of an open period to its current usage. The receiver has this usage, or gets it with
 // the statement that is planned now. If the receiver lacks part of an earlier period, setWatermark resets the watermark
 // instead. It ignores closed periods.
 func (p *planner) setWatermark(period Period) {
@@ -413,7 +413,7 @@ func (p *planner) shouldReport(s *Reported, changed bool) bool {
 }
 
 // theirPrice returns the provider's own price of a meter's units in the period, or nil if Odometer's price applies. It
-// is the price recorded for the period. If none was recorded, as for a meter created later, it is the present price of
+// is the price recorded for the period. If none was recorded, as for a meter created later, it is the current price of
 // the same subscription. It is nil if the period is billed in amounts, or if the destination accepts reports and has no
 // known price now.
 func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPrice {

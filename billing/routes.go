@@ -93,7 +93,7 @@ func (m *position) isInOtherCurrency() bool {
 	return m.inMoney() && !m.amount().IsZero() && m.excludedIn(m.currency, m.target(), m.period) != ""
 }
 
-// isOutsideSubscription reports whether no part of the period lies in the customer's present subscription.
+// isOutsideSubscription reports whether no part of the period lies in the customer's current subscription.
 func (m *position) isOutsideSubscription() bool {
 	sub := m.period.Subscription
 	return !m.period.IsStandalone() && (sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty())

@@ -101,14 +101,14 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor me
 	return nil
 }
 
-// holdMaker locks the creator of a credential, a member or another credential, until the end of the
+// lockCreator locks the creator of a credential, a member or another credential, until the end of the
 // transaction. The lock prevents the removal or revocation of the creator. Otherwise, the new credential
 // would outlive its creator. It returns CodeUnauthorized if the creator is already removed or revoked.
-func holdMaker(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor) error {
+func lockCreator(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, creator metering.Actor) error {
 	var row pgx.Row
-	if id, is := metering.ParseMemberID(string(maker)); is {
+	if id, is := metering.ParseMemberID(string(creator)); is {
 		row = tx.QueryRow(ctx, `select removed_at is null from members where tenant_id = $1 and id = $2 for share`, tenant, id)
-	} else if id, is := metering.ParseCredentialID(string(maker)); is {
+	} else if id, is := metering.ParseCredentialID(string(creator)); is {
 		row = tx.QueryRow(ctx, `select revoked_at is null from credentials where tenant_id = $1 and kind = $2 and id = $3 for share`, tenant, id.Kind, id.Number)
 	} else {
 		return nil

@@ -97,7 +97,7 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	}
 	a, err := w.ask(ctx, key, limit)
 	if ctx.Err() != nil {
-		return w.local.take(ctx, key, limit) // the HTTP client has disconnected: this is no sign of an outage
+		return w.local.take(ctx, key, limit) // the HTTP client has disconnected, which does not indicate an outage
 	}
 	w.recordOutage(isRetry, err)
 	if err != nil {

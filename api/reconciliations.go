@@ -192,7 +192,7 @@ func (s *server) decide(decision billing.Decision) func(context.Context, *decide
 		if err != nil {
 			return nil, naming("path.meter", err)
 		}
-		period, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
+		period, _ := metering.ParsePeriodID(in.Period) // 0 on error; no period has this ID
 		who := principalOf(ctx)
 		decided, err := s.Store.Reconciliations.Decide(ctx, who.Tenant.ID, ledger.ReconciliationKey{Period: period, Meter: m.ID},
 			ledger.Verdict{Decision: decision, Actor: who.Actor, Note: reason}, s.Now())

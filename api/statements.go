@@ -144,7 +144,7 @@ func (s *server) registerStatements() {
 
 // getStatement returns the complete bill of a period, with one page of its reports.
 func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getStatementOutput, error) {
-	id, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
+	id, _ := metering.ParsePeriodID(in.Period) // 0 on error; no period has this ID
 	cursor := reportCursor{math.MaxInt64}
 	if err := s.readPageToken(ctx, in.PageToken, &cursor); err != nil {
 		return nil, err

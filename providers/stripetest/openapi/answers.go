@@ -58,7 +58,7 @@ func (all schemas) answer(o map[string]any) error {
 func (all schemas) nested(value any) error {
 	o, ok := value.(map[string]any)
 	if !ok {
-		return fmt.Errorf("%v is no object", value)
+		return fmt.Errorf("%v is not an object", value)
 	}
 	return all.answer(o)
 }

@@ -194,7 +194,7 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 		return at, true
 	}
 	at.Target = OwnInvoice
-	return at, b.billsLateOnOwn(periods, target)
+	return at, b.billsLateOnStandalone(periods, target)
 }
 
 // planLateCharges plans the charges that the target period bills for late usage, one for each closed period and meter.
@@ -295,7 +295,7 @@ func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode
 	}
 	in := b.Side.Currency
 	if target == OwnInvoice {
-		in = b.ownCurrency(period)
+		in = b.standaloneCurrency(period)
 	}
 	if in == "" || in == currency {
 		return ""
@@ -344,15 +344,15 @@ func (b *Books) pendingAdjustments() []calculation {
 			target.Customer, target.Target = b.Side.Customer, OwnInvoice
 		}
 	}
-	own, _, takes := b.lateOwn(periods)
+	own, _, takes := b.lateStandalone(periods)
 	return slices.DeleteFunc(b.lateCalculations(periods, target, nil), func(c calculation) bool {
 		return takes && c.late.closed.Start.Before(own.Start) && b.excludedIn(c.currency, OwnInvoice, own) == ""
 	})
 }
 
-// lateOwn returns the closed period with the standalone invoice that bills late usage of earlier periods, and the
-// series of that late usage. takes is false if there is no such period.
-func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
+// lateStandalone returns the closed period with the standalone invoice that bills late usage of earlier periods, and
+// the series of that late usage. takes is false if there is no such period.
+func (b *Books) lateStandalone(periods []Period) (own Period, at Series, takes bool) {
 	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
 		return own, at, false
 	}
@@ -391,7 +391,7 @@ type Adjustment struct {
 func (b *Books) billedAdjustments(period Period) (all []Adjustment) {
 	periods := ExpectedPeriods(b.Facts)
 	open, found := openPeriod(periods)
-	own, at, takes := b.lateOwn(periods)
+	own, at, takes := b.lateStandalone(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
 		return asAdjustments(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, OwnInvoice, own) })

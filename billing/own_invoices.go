@@ -53,15 +53,15 @@ func (b *Books) finalizes(p Period) bool {
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
-// isOnOwn reports whether the series is a line of the period's standalone invoice, under the customer's current ID at
-// the provider.
-func (f *Facts) isOnOwn(s Series, p Period) bool {
-	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer
+// isOnStandalone reports whether the series is a line of the period's standalone invoice, under the customer's current
+// ID at the provider.
+func (f *Facts) isOnStandalone(s Series, p Period) bool {
+	return f.isStandaloneLine(s, p) && s.Customer == f.Side.Customer
 }
 
-// isOwnLine reports whether the series is a line of the period's standalone invoice, under any ID of the customer at
-// the provider.
-func (f *Facts) isOwnLine(s Series, p Period) bool {
+// isStandaloneLine reports whether the series is a line of the period's standalone invoice, under any ID of the
+// customer at the provider.
+func (f *Facts) isStandaloneLine(s Series, p Period) bool {
 	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
 }
 
@@ -75,7 +75,7 @@ func (f *Facts) hasLines(p Period, matches func(Series, Period) bool) bool {
 // isToInvoice reports whether a closed period needs, or has, a standalone invoice that is not known to be final. The
 // invoice bills the period's charges, or late usage of earlier periods.
 func (b *Books) isToInvoice(p Period) bool {
-	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnOwn(p), func(l Line) bool {
+	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnStandalone(p), func(l Line) bool {
 		return !l.Amount.IsZero() && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
@@ -83,7 +83,7 @@ func (b *Books) isToInvoice(p Period) bool {
 // isCharged reports whether the charges of the closed period itself must be put on a standalone invoice, or are on one
 // that is not known to be final.
 func (b *Books) isCharged(p Period) bool {
-	if b.finalizes(p) || b.hasLines(p, b.isOwnLine) {
+	if b.finalizes(p) || b.hasLines(p, b.isStandaloneLine) {
 		return !p.Subscription.Invoiced
 	}
 	billed := b.billedOf(p)
@@ -92,8 +92,8 @@ func (b *Books) isCharged(p Period) bool {
 	})
 }
 
-// lateOnOwn returns the adjustments of earlier periods that the period's standalone invoice bills.
-func (b *Books) lateOnOwn(p Period) []Line {
+// lateOnStandalone returns the adjustments of earlier periods that the period's standalone invoice bills.
+func (b *Books) lateOnStandalone(p Period) []Line {
 	at, takes := b.lateTarget(b.Stored, p)
 	if !takes {
 		return nil
@@ -101,16 +101,17 @@ func (b *Books) lateOnOwn(p Period) []Line {
 	return b.adjustments(b.Stored, at, nil)
 }
 
-// billsLateOnOwn reports whether the period's standalone invoice bills late usage of earlier periods. It does if the
-// period is the latest closed, incomplete period with a standalone invoice that is neither final nor being finalized.
-func (b *Books) billsLateOnOwn(periods []Period, period Period) bool {
+// billsLateOnStandalone reports whether the period's standalone invoice bills late usage of earlier periods. It does if
+// the period is the latest closed, incomplete period with a standalone invoice that is neither final nor being
+// finalized.
+func (b *Books) billsLateOnStandalone(periods []Period, period Period) bool {
 	canBill := func(p Period) bool { return p.IsStandalone() && p.pending() && !b.finalizes(p) }
 	return canBill(period) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(period.Start) && canBill(p) })
 }
 
-// ownCurrency returns the currency of the period's standalone invoice: that of all charges other than 0 or, if there
-// are none, of all adjustments. If these have several currencies or none, it returns the tenant's currency.
-func (b *Books) ownCurrency(p Period) string {
+// standaloneCurrency returns the currency of the period's standalone invoice: that of all charges other than 0 or, if
+// there are none, of all adjustments. If these have several currencies or none, it returns the tenant's currency.
+func (b *Books) standaloneCurrency(p Period) string {
 	var charged []string
 	for _, l := range p.Closed {
 		if !l.Charge.IsZero() {
@@ -144,14 +145,14 @@ func (p *planner) planFinalization(period Period) {
 		return
 	}
 	last := p.finalization(period)
-	onIt := func(r Report) bool { return p.isOnOwn(r.Series, period) }
+	onIt := func(r Report) bool { return p.isOnStandalone(r.Series, period) }
 	switch {
 	case last.State.Outstanding(), p.Unread:
 		p.open = true
 	case p.finalizes(period):
 	case slices.ContainsFunc(p.plan.Reports, onIt):
 		p.open, p.plan.More = true, true
-	case p.open, !p.hasLines(period, p.isOnOwn):
+	case p.open, !p.hasLines(period, p.isOnStandalone):
 	case last.Number > p.After: // the provider refused the finalization in this pass
 		p.open = true
 	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:

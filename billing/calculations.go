@@ -70,7 +70,7 @@ func (c *calculation) charge() metering.Decimal {
 	return c.chargeFor(c.measured())
 }
 
-// measured returns the usage that is charged. Quantities for a provider have no number of events.
+// measured returns the usage that is charged. Quantities for a provider have no event count.
 func (c *calculation) measured() Measured {
 	if c.scale != nil {
 		return c.first(c.units())

@@ -52,7 +52,7 @@ func (c *calculation) money() (parts []seriesPart) {
 	return parts
 }
 
-// highestFor returns the highest charge for any quantity from least to units. Quantities have no number of events.
+// highestFor returns the highest charge for any quantity from least to units. Quantities have no event count.
 func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal {
 	highest := c.chargeFor(c.first(units))
 	if c.theirs != nil || c.price.rises() || least.Equal(units) {

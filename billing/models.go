@@ -9,7 +9,7 @@ import (
 // Measured is the usage of a meter for which a charge is computed.
 type Measured struct {
 	Units  metering.Decimal
-	Events int64 // counted events; 0 for quantities at a provider, since reports contain no number of events
+	Events int64 // counted events; 0 for quantities at a provider, since reports contain no event count
 
 	Dimensions []DimensionUsage // Units by dimension values, for prices by dimension
 }

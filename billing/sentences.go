@@ -144,7 +144,7 @@ func (s Step) ofDimensions() string {
 	return "The units with these dimension values" + s.fromEvents()
 }
 
-// fromEvents returns the end of a sentence, with the number of events. Calculated usage has no number of events.
+// fromEvents returns the end of a sentence, with the event count. Calculated usage has none.
 func (s Step) fromEvents() string {
 	if s.Events == 0 {
 		return "."

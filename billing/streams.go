@@ -196,7 +196,7 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 //   - the ends of the periods in which the old schedule reported the meter
 //   - the ends of the periods in which the meter belonged to the new schedule before
 //
-// So closed or reported usage never changes its schedule, and no usage is without one.
+// So closed or reported usage never changes its schedule, and all usage has a schedule.
 func (g *regrouping) moveTime(meter metering.MeterID, last Feed, next Facts) time.Time {
 	from := last.From
 	notBefore := func(t time.Time) {

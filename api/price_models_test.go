@@ -104,7 +104,7 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 }
 
 // TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether checks that a price with a fixed fee is refused while
-// the provider bills quantities, and the reverse. A quantity has no number of events.
+// the provider bills quantities, and the reverse. A quantity has no event count.
 func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

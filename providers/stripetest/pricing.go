@@ -160,7 +160,7 @@ func rational(decimal string) *big.Rat {
 	return r
 }
 
-// floor returns the greatest whole number that is not above x.
+// floor returns the greatest whole number that is at most x.
 func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
 
 func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }

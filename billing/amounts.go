@@ -143,7 +143,9 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 
 // awaitsStandalone reports whether the period is closed and not complete, and is billed with a standalone invoice that
 // is not final yet.
-func (p Period) awaitsStandalone() bool { return p.IsStandalone() && p.pending() && !p.Subscription.Invoiced }
+func (p Period) awaitsStandalone() bool {
+	return p.IsStandalone() && p.pending() && !p.Subscription.Invoiced
+}
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.
 func (b *Books) awaitsLine(s *Reported) bool {

@@ -3971,7 +3971,7 @@ type APIKeyMetadata struct {
 	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member responsible for the key since its creator was removed
+	// HandedTo Member or credential that is responsible for the key since the removal of a member
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -4928,7 +4928,7 @@ type CreatedAPIKey struct {
 	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member responsible for the key since its creator was removed
+	// HandedTo Member or credential that is responsible for the key since the removal of a member
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -4982,7 +4982,7 @@ type CreatedHMACSecret struct {
 	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member responsible for the secret since its creator was removed
+	// HandedTo Member or credential that is responsible for the secret since the removal of a member
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -5977,7 +5977,7 @@ type HMACSecret struct {
 	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member responsible for the secret since its creator was removed
+	// HandedTo Member or credential that is responsible for the secret since the removal of a member
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -7256,7 +7256,7 @@ type PeriodStatement struct {
 	// Examples: per_42
 	Id *string `json:"id"`
 
-	// Lines One line for each meter, except meters that are backfilling
+	// Lines One line for each meter, except during its first backfill
 	Lines   []StatementLine     `json:"lines"`
 	Reports ListStatementReport `json:"reports"`
 
@@ -7441,7 +7441,7 @@ type PreviewedEvent struct {
 	// Rule Whether the definition counts the event, and the reason if it does not:
 	// - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
 	// - `value_missing`: `value_property` is missing or null.
-	// - `value_invalid`: `value_property` is no number within the bounds.
+	// - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
 	Rule PreviewedEventRule `json:"rule"`
 
 	// Timestamp Time of the event
@@ -7454,7 +7454,7 @@ type PreviewedEvent struct {
 // PreviewedEventRule Whether the definition counts the event, and the reason if it does not:
 // - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
 // - `value_missing`: `value_property` is missing or null.
-// - `value_invalid`: `value_property` is no number within the bounds.
+// - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
 type PreviewedEventRule string
 
 // PreviewedImpact defines model for PreviewedImpact.
@@ -9099,7 +9099,7 @@ type StatementStep struct {
 	// PriceVersion Version of the price with this value. Present only in steps with a field of the price
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
-	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
+	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent
 	RoundedTo *int32 `json:"rounded_to,omitempty"`
 
 	// Steps Parts of the amount
@@ -9198,7 +9198,7 @@ type Step struct {
 	// Examples: late usage
 	Reason *string `json:"reason,omitempty"`
 
-	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
+	// RoundedTo Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
@@ -9261,7 +9261,7 @@ type StepSeriesKind string
 
 // StoredEvent defines model for StoredEvent.
 type StoredEvent struct {
-	// CountedBy Meters that count the event. A meter that is backfilling is listed after its backfill
+	// CountedBy Meters that count the event. During its first backfill, a meter is not listed
 	CountedBy []EventCounter `json:"counted_by"`
 
 	// CustomerId The customer's external ID
@@ -9603,7 +9603,7 @@ type TenantLatePolicy string
 
 // Total defines model for Total.
 type Total struct {
-	// Backfilling Slugs of meters that are excluded because they are backfilling
+	// Backfilling Slugs of meters that are excluded during their first backfill
 	Backfilling *[]string `json:"backfilling,omitempty"`
 
 	// Meters Slugs of the meters in the sum, if there are several. The units of these meters can differ
@@ -9635,7 +9635,7 @@ type TriggeredAlertType string
 
 // UncountedEvent defines model for UncountedEvent.
 type UncountedEvent struct {
-	// CountedBy Meters that count the event. A meter that is backfilling is listed after its backfill
+	// CountedBy Meters that count the event. During its first backfill, a meter is not listed
 	CountedBy []EventCounter `json:"counted_by"`
 
 	// CustomerId The customer's external ID
@@ -9656,7 +9656,7 @@ type UncountedEvent struct {
 	// Properties The event's properties
 	Properties map[string]interface{} `json:"properties"`
 
-	// Rule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
+	// Rule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number with an absolute value below 10^18
 	Rule UncountedEventRule `json:"rule"`
 
 	// Timestamp Time of the event
@@ -9666,7 +9666,7 @@ type UncountedEvent struct {
 	Value json.Number `json:"value"`
 }
 
-// UncountedEventRule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
+// UncountedEventRule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number with an absolute value below 10^18
 type UncountedEventRule string
 
 // UnratedPeriod defines model for UnratedPeriod.
@@ -12549,7 +12549,7 @@ type ClientInterface interface {
 
 	// ReleaseInvoiceHoldWithBody Release a held invoice
 	//
-	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -12561,7 +12561,7 @@ type ClientInterface interface {
 
 	// ReleaseInvoiceHold Release a held invoice
 	//
-	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -14211,7 +14211,7 @@ type ClientInterface interface {
 	//
 	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 	//
-	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
+	// During its first backfill, a meter is excluded from the sum and listed in `backfilling`.
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -14328,7 +14328,7 @@ type ClientInterface interface {
 
 	// TestWebhook Send a test message to a webhook
 	//
-	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+	// Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.
 	//
 	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
@@ -15142,7 +15142,7 @@ func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...Re
 
 // ReleaseInvoiceHoldWithBody Release a held invoice
 //
-// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 // - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -15164,7 +15164,7 @@ func (c *Client) ReleaseInvoiceHoldWithBody(ctx context.Context, id string, cont
 
 // ReleaseInvoiceHold Release a held invoice
 //
-// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 // - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -18414,7 +18414,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 //
 // With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 //
-// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
+// During its first backfill, a meter is excluded from the sum and listed in `backfilling`.
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -18661,7 +18661,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 
 // TestWebhook Send a test message to a webhook
 //
-// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+// Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.
 //
 // Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //
@@ -27613,7 +27613,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 	//
-	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -27625,7 +27625,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithResponse Release a held invoice
 	//
-	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -29397,7 +29397,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 	//
-	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
+	// During its first backfill, a meter is excluded from the sum and listed in `backfilling`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -29528,7 +29528,7 @@ type ClientWithResponsesInterface interface {
 
 	// TestWebhookWithResponse Send a test message to a webhook
 	//
-	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+	// Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.
 	//
 	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
@@ -37798,7 +37798,7 @@ func (c *ClientWithResponses) GetInvoiceHoldWithResponse(ctx context.Context, id
 
 // ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 //
-// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 // - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -37816,7 +37816,7 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithBodyWithResponse(ctx context
 
 // ReleaseInvoiceHoldWithResponse Release a held invoice
 //
-// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+// Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
 // - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -40548,7 +40548,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 //
 // With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 //
-// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
+// During its first backfill, a meter is excluded from the sum and listed in `backfilling`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -40757,7 +40757,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 
 // TestWebhookWithResponse Send a test message to a webhook
 //
-// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+// Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.
 //
 // Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //

@@ -617,7 +617,7 @@ export interface paths {
         put?: never;
         /**
          * Release a held invoice
-         * @description Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+         * @description Asks the provider to finalize the invoice, even if differences were found. The audit log keeps the reason. A repeat changes nothing.
          *
          *     - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
          *     - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
@@ -2752,7 +2752,7 @@ export interface paths {
          * Get usage as one number
          * @description With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
          *
-         *     A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
+         *     During its first backfill, a meter is excluded from the sum and listed in `backfilling`.
          */
         get: operations["get-usage-total"];
         put?: never;
@@ -2916,7 +2916,7 @@ export interface paths {
         put?: never;
         /**
          * Send a test message to a webhook
-         * @description Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+         * @description Sends a message of type `webhook.test`, even if the webhook's `event_types` do not contain it.
          *
          *     Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
          */
@@ -3265,7 +3265,7 @@ export interface components {
              * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
-            /** @description Member responsible for the key since its creator was removed */
+            /** @description Member or credential that is responsible for the key since the removal of a member */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -4217,7 +4217,7 @@ export interface components {
              * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
-            /** @description Member responsible for the key since its creator was removed */
+            /** @description Member or credential that is responsible for the key since the removal of a member */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -4274,7 +4274,7 @@ export interface components {
              * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
-            /** @description Member responsible for the secret since its creator was removed */
+            /** @description Member or credential that is responsible for the secret since the removal of a member */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -5283,7 +5283,7 @@ export interface components {
              * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
-            /** @description Member responsible for the secret since its creator was removed */
+            /** @description Member or credential that is responsible for the secret since the removal of a member */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -6458,7 +6458,7 @@ export interface components {
              * @example per_42
              */
             id: string | null;
-            /** @description One line for each meter, except meters that are backfilling */
+            /** @description One line for each meter, except during its first backfill */
             lines: components["schemas"]["StatementLine"][];
             reports: components["schemas"]["ListStatementReport"];
             /**
@@ -6642,7 +6642,7 @@ export interface components {
              * @description Whether the definition counts the event, and the reason if it does not:
              *     - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
              *     - `value_missing`: `value_property` is missing or null.
-             *     - `value_invalid`: `value_property` is no number within the bounds.
+             *     - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
              * @enum {string}
              */
             rule: "counted" | "filtered_out" | "value_missing" | "value_invalid";
@@ -8361,7 +8361,7 @@ export interface components {
             price_version?: number;
             /**
              * Format: int32
-             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
+             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent
              */
             rounded_to?: number;
             /** @description Parts of the amount */
@@ -8481,7 +8481,7 @@ export interface components {
             reason?: string;
             /**
              * Format: int32
-             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge with an endless quotient, at least 16. Otherwise absent
+             * @description Decimals to which the amount is rounded, half to even. For `charge`, the decimals of the currency. For `reported_units` and `elsewhere_units`, the decimals that the provider accepts. For a charge that contains a quotient with infinitely many decimals, at least 16. Otherwise absent
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
@@ -8533,7 +8533,7 @@ export interface components {
             window: components["schemas"]["UsagePeriod"];
         };
         StoredEvent: {
-            /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
+            /** @description Meters that count the event. During its first backfill, a meter is not listed */
             counted_by: components["schemas"]["EventCounter"][];
             /** @description The customer's external ID */
             customer_id: string;
@@ -8867,7 +8867,7 @@ export interface components {
             v1_bodyless_writes: boolean;
         };
         Total: {
-            /** @description Slugs of meters that are excluded because they are backfilling */
+            /** @description Slugs of meters that are excluded during their first backfill */
             backfilling?: string[];
             /** @description Slugs of the meters in the sum, if there are several. The units of these meters can differ */
             meters?: string[];
@@ -8893,7 +8893,7 @@ export interface components {
             type: "usage" | "spend" | "quota" | "silence";
         };
         UncountedEvent: {
-            /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
+            /** @description Meters that count the event. During its first backfill, a meter is not listed */
             counted_by: components["schemas"]["EventCounter"][];
             /** @description The customer's external ID */
             customer_id: string;
@@ -8913,7 +8913,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
+             * @description `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number with an absolute value below 10^18
              * @enum {string}
              */
             rule: "value_missing" | "value_invalid";

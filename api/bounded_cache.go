@@ -94,8 +94,8 @@ func heldBytes(v reflect.Value) (n int) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return 0 // it refers only to its location, which all times share
 		}
-		for i := range v.NumField() {
-			n += heldBytes(v.Field(i))
+		for _, field := range v.Fields() {
+			n += heldBytes(field)
 		}
 	case reflect.Map:
 		n = mapBytes + max(minMapSlots, 2*v.Len())*int(v.Type().Key().Size()+v.Type().Elem().Size())

@@ -45,20 +45,23 @@ func TestACustomerWhoIsPausedIsNotErased(t *testing.T) {
 }
 
 // TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider deletes the provider, because no sync can be requested then to
-// resume the customer. The erasure does not change the operator's pause.
+// resume the customer. The operator's pause then ends only at another receiver: the previous one would bill the usage
+// again under the new name.
 func TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider(t *testing.T) {
 	t.Parallel()
-	b := newBiller(t)
-	b.use("1")
-	b.acceptAll()
-	b.pause("the receiver is being moved")
-	b.now = b.now.Add(time.Minute)
-	require.NoError(t, b.deleteProvider())
-	_, err := b.erase()
-	require.NoError(t, err)
+	for receiver, resumes := range map[string]bool{"https://billing.example.com/usage": false, anotherReceiver: true} {
+		b := newBiller(t)
+		b.use("1")
+		b.acceptAll()
+		b.pause("the receiver is being moved")
+		b.now = b.now.Add(time.Minute)
+		require.NoError(t, b.deleteProvider())
+		_, err := b.erase()
+		require.NoError(t, err)
 
-	b.useProvider(anotherReceiver)
-	require.True(t, b.resume("there is another receiver"))
+		b.useProvider(receiver)
+		require.Equal(t, resumes, b.resume("there is a receiver"), receiver)
+	}
 }
 
 func TestAnErasedCustomerIsNotErasedAgain(t *testing.T) {

@@ -64,7 +64,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 }
 
 // EndPause ends the customer's pause. The next sync reports the customer's usage again. ended is false if the
-// customer is not paused, or if its erasure began the pause.
+// customer is not paused, or if the pause of an erased customer does not end (see endPause).
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
@@ -78,7 +78,8 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
-// endPause ends the customer's pause, unless the customer's erasure began it.
+// endPause ends the customer's pause. The pause of an erased customer does not end if the erasure began it, or if it
+// began earlier and the current receiver of statements knows the customer by its previous name.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update billing_pauses b
@@ -86,6 +87,18 @@ func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steer
 		where b.tenant_id = $1
 		  and b.customer_id = $2
 		  and b.ended_at is null
-		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at = b.began_at)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+		  and not exists (
+		    select
+		    from customers c
+		    where c.tenant_id = $1
+		      and c.id = $2
+		      and (c.erased_at = b.began_at or c.erased_at > b.began_at and exists (
+		        select
+		        from billing_destinations d
+		        join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		        where d.tenant_id = c.tenant_id
+		          and d.customer_id = c.id
+		          and k.statements
+		          and k.retired_at is null)))`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
 	return tag.RowsAffected() > 0, err
 }

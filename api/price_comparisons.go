@@ -109,9 +109,9 @@ const maxProviderReads = 4
 
 // readSide reads a customer from the provider after it has waited for its turn.
 func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k ledger.Linking) (billing.Side, error) {
-	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
-	defer cancel()
-	if err := s.providerReads.Wait(ctx, tenant); err != nil {
+	waiting, stopWaiting := context.WithTimeout(ctx, compareTimeout)
+	defer stopWaiting()
+	if err := s.providerReads.Wait(waiting, tenant); err != nil {
 		return billing.Side{}, metering.Errorf(metering.CodeOverloaded, "other customers are being linked; the next sync reads the provider's prices").Because(err)
 	}
 	defer s.providerReads.Give(tenant, 1)
@@ -123,6 +123,8 @@ func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k ledge
 	if err != nil {
 		return billing.Side{}, metering.Errorf(metering.CodeProviderRefuse, "the provider's secret cannot be opened with this server's keys").Because(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
 	return p.Read(ctx, providers.Credentials{Address: k.Provider.Address, Account: k.Provider.Account, Secret: string(secret)}, providers.Question{
 		Customer: k.Customer, Meters: k.Wanted.Meters, Mapping: k.Provider.Mapping, Followed: k.Followed, Streams: k.Streams,
 	})

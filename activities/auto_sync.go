@@ -85,8 +85,8 @@ type batchSteps struct {
 	excluded []billing.Exclusion
 }
 
-func (s *batchSteps) Read(ctx context.Context, again bool) (failure string, err error) {
-	if s.read && !again {
+func (s *batchSteps) Read(ctx context.Context, force bool) (failure string, err error) {
+	if s.read && !force {
 		return "", nil
 	}
 	_, err = s.readProvider(ctx, ReadProviderInput{CustomerInput: s.customer})

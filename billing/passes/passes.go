@@ -17,8 +17,8 @@ import (
 // a step is a message for operators and becomes the answer to the sync requests. An error ends the pass
 // without such a message.
 type Steps[C any] interface {
-	// Read reads the customer's state at the provider. Without again, it may reuse a recent read.
-	Read(ctx C, again bool) (failure string, err error)
+	// Read reads the customer's state at the provider. If force is false, it may reuse a recent read.
+	Read(ctx C, force bool) (failure string, err error)
 	// Plan plans and stores the next reports.
 	Plan(ctx C) (plan Plan, failure string, err error)
 	// Send sends one report until it is decided.

@@ -30,7 +30,7 @@ func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	if len(reading.Places) > 0 && now.Before(reading.RaisedAt.Add(p.CountsWithin)) {
 		return nil
 	}
-	var seen ledger.Seen
+	seen := ledger.Seen{Customer: reading.Customer}
 	if lists, ok := p.Provider.(providers.Charges); ok && reading.Customer != "" {
 		seen.Charges, err = measured(a.metrics, p.Kind, func() ([]billing.FoundCharge, error) {
 			return lists.Charges(ctx, p.credentials, reading.Customer, reading.Since)

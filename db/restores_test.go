@@ -281,7 +281,12 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	raise(2 * time.Hour)
 	require.Equal(t, metering.Instant(reported), reading().KnownAt.UTC())
 
-	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, ledger.Seen{}, dbtest.Frame, b.now))
+	read := func(customer string) {
+		require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, ledger.Seen{Customer: customer}, dbtest.Frame, b.now))
+	}
+	read("cus_2")
+	require.Equal(t, metering.Instant(reported), reading().KnownAt.UTC(), "the reading of another customer at the provider is not stored")
+	read("cus_1")
 	raise(time.Hour)
 	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
 }

@@ -115,8 +115,9 @@ type Reading struct {
 
 // Seen is the result of a Reading: the totals and charges that the provider has.
 type Seen struct {
-	Added   []billing.Found
-	Charges []billing.FoundCharge
+	Customer string // of the Reading
+	Added    []billing.Found
+	Charges  []billing.FoundCharge
 }
 
 // Unread returns the Reading of a customer, and reports whether the reading is due. A reading is due once per
@@ -171,7 +172,8 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 }
 
 // Read stores the totals and charges that were read at the customer's destination. It adds a report for each
-// difference from the ledger, because the ledger lacks the reports that were sent after the backup.
+// difference from the ledger, because the ledger lacks the reports that were sent after the backup. If the customer
+// was linked to another customer of the provider since the Reading, Read stores nothing.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		streams, err := s.ledger.planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
@@ -179,8 +181,8 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 			return err
 		}
 		w := streams[0]
-		if !w.facts.Unread || w.facts.Side == nil {
-			return nil // another worker has already stored a reading
+		if !w.facts.Unread || w.facts.Side == nil || w.facts.Side.Customer != seen.Customer {
+			return nil // another worker has already stored a reading, or the customer needs another one
 		}
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)

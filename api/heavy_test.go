@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,16 +20,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// lockCharges locks a table that reads of all customers' charges need, until unlock is called. Other tests must not use
-// the database. awaitBlocked waits until the given number of statements is blocked.
+// lockCharges locks a table that reads of all customers' charges need, as lockTable does.
 func lockCharges(t *testing.T, address string) (awaitBlocked func(int), unlock func()) {
+	t.Helper()
+	return lockTable(t, address, "billing_period_totals")
+}
+
+// lockTable locks a table until unlock is called. Other tests must not use the database. awaitBlocked waits until the
+// given number of statements is blocked.
+func lockTable(t *testing.T, address, table string) (awaitBlocked func(int), unlock func()) {
 	t.Helper()
 	owner, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { owner.Close(context.Background()) })
 	lock, err := owner.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = lock.Exec(t.Context(), `lock table billing_period_totals`)
+	_, err = lock.Exec(t.Context(), `lock table `+table)
 	require.NoError(t, err)
 	watching, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
@@ -72,6 +79,35 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	b.ingest(t, "/v1/events", hello)
 	require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
 	awaitBlocked(2)
+	unlock()
+	reads.Wait()
+}
+
+// TestTimeSeriesTakeTurns checks that one tenant reads at most half of the time series that are read at once, and that
+// other tenants do not wait for its reads.
+func TestTimeSeriesTakeTurns(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := setupAt(t, store)
+	ours, theirs := b.keyOf(t, b.tenant.ID, metering.ScopeAdmin), b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin)
+	for _, as := range []credential{ours, theirs} {
+		require.Equal(t, http.StatusCreated, b.send(t, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`, as.headers("")...).status)
+		require.Equal(t, http.StatusOK, b.send(t, "POST", "/v1/events", hello, as.headers("")...).status)
+	}
+	awaitBlocked, unlock := lockTable(t, address, "usage_hourly")
+	var reads sync.WaitGroup
+	read := func(as credential) {
+		reads.Go(func() {
+			require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme", "", as.headers("")...).status)
+		})
+	}
+	half := (max(2, runtime.GOMAXPROCS(0)) + 1) / 2
+	for range half + 1 {
+		read(ours)
+	}
+	awaitBlocked(half)
+	read(theirs)
+	awaitBlocked(half + 1)
 	unlock()
 	reads.Wait()
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,6 +40,13 @@ func newHeavyTurns() heavyTurns {
 	return heavyTurns{fair.NewShares[metering.TenantID](maxHeavy), fair.NewShares[metering.TenantID](maxReading)}
 }
 
+// newSeries divides the reads of time series among the tenants. A time series can have thousands of groups and
+// windows, and occupies a processor of the database, and then one of this process. So there are as many reads as
+// processors, and one tenant can read at half of them.
+func newSeries() *fair.Shares[metering.TenantID] {
+	return fair.NewShares[metering.TenantID](int64(max(2, runtime.GOMAXPROCS(0))))
+}
+
 // heavy marks an operation that reads all customers of a tenant. Its requests wait for their turn.
 func heavy(op huma.Operation) huma.Operation {
 	op.Metadata["heavy"] = true
@@ -48,6 +56,7 @@ func heavy(op huma.Operation) huma.Operation {
 
 var (
 	errHeavy    = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
+	errSeries   = metering.Errorf(metering.CodeOverloaded, "other requests that read time series are in progress; try again")
 	errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are in progress; try again")
 	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many response bytes of the tenant are waiting to be read; read those first, then try again")
 )
@@ -103,6 +112,18 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 		reads = err == nil
 		return err
 	}
+	return nil
+}
+
+// beginSeries waits until a request may read a time series. Its turn ends when its response is ready.
+func (x *exchange) beginSeries(ctx context.Context, series *fair.Shares[metering.TenantID], tenant metering.TenantID) error {
+	waiting, cancel := context.WithTimeout(ctx, heavyWait)
+	defer cancel()
+	if err := series.Wait(waiting, tenant); err != nil {
+		return errSeries.Because(err)
+	}
+	x.endTurn = sync.OnceFunc(func() { series.Give(tenant, 1) })
+	x.atEnd(x.endTurn)
 	return nil
 }
 

@@ -154,11 +154,15 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
 		return nil, err
 	}
+	tenant := principalOf(ctx).Tenant.ID
+	if err := exchangeOf(ctx).beginSeries(ctx, s.series, tenant); err != nil {
+		return nil, err
+	}
 	query := usage.WindowQuery{
 		Zone: zone, Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
 		After: at.After, Limit: in.PageSize,
 	}
-	page, err := s.Store.Usage.Windows(ctx, principalOf(ctx).Tenant.ID, query)
+	page, err := s.Store.Usage.Windows(ctx, tenant, query)
 	if err != nil {
 		return nil, err
 	}

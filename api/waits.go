@@ -8,7 +8,7 @@ var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
 	bodyWait          = 2 * time.Second        // for memory for the body of an unauthenticated sender
 	processorWait     = 10 * time.Second       // for its turn to decode a body
-	heavyWait         = 10 * time.Second       // for its turn to read all customers
+	heavyWait         = 10 * time.Second       // for its turn to read all customers, or a time series
 	credentialTimeout = 5 * time.Second        // for the database to return a credential
 	issuerTimeout     = 10 * time.Second       // for a response of a tenant's OIDC issuer
 	warningsWait      = time.Second            // for the database to return the data for warnings about events

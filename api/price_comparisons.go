@@ -109,9 +109,7 @@ const maxProviderReads = 4
 
 // readSide reads a customer from the provider after it has waited for its turn.
 func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k ledger.Linking) (billing.Side, error) {
-	waiting, stopWaiting := context.WithTimeout(ctx, compareTimeout)
-	defer stopWaiting()
-	if err := s.providerReads.Wait(waiting, tenant); err != nil {
+	if err := s.providerReads.WaitFor(ctx, tenant, compareTimeout); err != nil {
 		return billing.Side{}, metering.Errorf(metering.CodeOverloaded, "other customers are being linked; the next sync reads the provider's prices").Because(err)
 	}
 	defer s.providerReads.Give(tenant, 1)

@@ -75,9 +75,7 @@ func (t *turns) Read(p []byte) (int, error) {
 	if t.read += n; t.read <= atOnce || t.whole && !errors.Is(err, io.EOF) {
 		return n, err
 	}
-	waiting, cancel := context.WithTimeout(t.ctx, processorWait)
-	defer cancel()
-	if t.processors.Wait(waiting, t.tenant) != nil {
+	if t.processors.WaitFor(t.ctx, t.tenant, processorWait) != nil {
 		return 0, errBusy
 	}
 	t.under = true

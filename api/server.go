@@ -87,7 +87,7 @@ type server struct {
 	exports       *fair.Shares[metering.TenantID]
 	processors    *fair.Shares[metering.TenantID] // for large bodies
 	answers       *fair.Shares[metering.TenantID] // bytes of responses in memory
-	providerReads *fair.Shares[metering.TenantID]
+	providerReads *fair.Shares[metering.TenantID] // of customers that are being linked
 	reserver      *limits.Reserver
 	heavy         heavyTurns                      // operations that read all customers of a tenant
 	series        *fair.Shares[metering.TenantID] // reads of time series

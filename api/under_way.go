@@ -117,9 +117,7 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 
 // beginSeries waits until a request may read a time series. Its turn ends when its response is ready.
 func (x *exchange) beginSeries(ctx context.Context, series *fair.Shares[metering.TenantID], tenant metering.TenantID) error {
-	waiting, cancel := context.WithTimeout(ctx, heavyWait)
-	defer cancel()
-	if err := series.Wait(waiting, tenant); err != nil {
+	if err := series.WaitFor(ctx, tenant, heavyWait); err != nil {
 		return errSeries.Because(err)
 	}
 	x.endTurn = sync.OnceFunc(func() { series.Give(tenant, 1) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Shares divides the units of a limited resource, such as connections or bytes, among keys. A key may take units if
@@ -63,6 +64,13 @@ func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 		return s.await(ctx, key, turn)
 	}
 	return nil
+}
+
+// WaitFor is Wait for at most a duration.
+func (s *Shares[K]) WaitFor(ctx context.Context, key K, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return s.Wait(ctx, key)
 }
 
 // Yield gives back one unit of the key, so that waiting keys can take it. Then it waits for the key's turn, ahead of

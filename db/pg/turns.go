@@ -20,9 +20,7 @@ func (p *Pool) turn(ctx context.Context) (end func(), err error) {
 	if !known {
 		return func() {}, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, p.TurnTimeout)
-	defer cancel()
-	if err := p.shares.Wait(waiting, tenant); err != nil {
+	if err := p.shares.WaitFor(ctx, tenant, p.TurnTimeout); err != nil {
 		return nil, metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant wait for the database; try again").Because(err)
 	}
 	return sync.OnceFunc(func() { p.shares.Give(tenant, 1) }), nil

@@ -22,35 +22,44 @@ func newEnvironment() *testsuite.TestWorkflowEnvironment {
 	return env
 }
 
-// setInterceptors sets the interceptors of an environment. SetWorkerOptions replaces all options, so this function also
-// keeps the deadlock detector off.
-func setInterceptors(env *testsuite.TestWorkflowEnvironment, interceptors ...interceptor.WorkerInterceptor) {
-	env.SetWorkerOptions(worker.Options{
-		DeadlockDetectionTimeout: math.MaxInt64,
-		Interceptors:             append(interceptors, new(longTimeouts)),
-	})
+// setInterceptors makes each run call the environment through interceptors. SetWorkerOptions replaces all options, so
+// this function also keeps the deadlock detector off.
+func setInterceptors(env *testsuite.TestWorkflowEnvironment, interceptors ...intercept) {
+	var all []interceptor.WorkerInterceptor
+	for _, i := range append(interceptors, lengthenTimeouts) {
+		all = append(all, &runInterceptor{intercept: i})
+	}
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: math.MaxInt64, Interceptors: all})
 }
 
-// longTimeouts lengthens the timeouts of an activity's attempts and heartbeats to dbtest.Deadline. The test environment
-// measures these timeouts with the machine's clock.
-type longTimeouts struct {
+// intercept returns the interceptor of the calls of one run.
+type intercept func(next interceptor.WorkflowOutboundInterceptor) interceptor.WorkflowOutboundInterceptor
+
+// runInterceptor intercepts the calls of each run.
+type runInterceptor struct {
 	interceptor.WorkerInterceptorBase
+	intercept
 }
 
-func (*longTimeouts) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	inbound := new(longTimeoutsInbound)
+func (i *runInterceptor) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	inbound := &inboundInterceptor{intercept: i.intercept}
 	inbound.Next = next
 	return inbound
 }
 
-type longTimeoutsInbound struct {
+type inboundInterceptor struct {
 	interceptor.WorkflowInboundInterceptorBase
+	intercept
 }
 
-func (l *longTimeoutsInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
-	own := new(longTimeoutsOutbound)
-	own.Next = outbound
-	return l.Next.Init(own)
+func (i *inboundInterceptor) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
+	return i.Next.Init(i.intercept(outbound))
+}
+
+// lengthenTimeouts sets the timeouts of an activity's attempts and heartbeats to dbtest.Deadline. The test environment
+// measures these timeouts with the machine's clock.
+func lengthenTimeouts(next interceptor.WorkflowOutboundInterceptor) interceptor.WorkflowOutboundInterceptor {
+	return &longTimeoutsOutbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}}
 }
 
 type longTimeoutsOutbound struct {

@@ -184,7 +184,7 @@ func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
 	}{"told": {1, 0, 0, 1}, "it has ended": {1, 1, 1, 1}, "another has begun each time": {3, 3, 0, 3}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHappening(t)
-			setInterceptors(h.TestWorkflowEnvironment, &taken{starts: c.taken})
+			setInterceptors(h.TestWorkflowEnvironment, (&taken{c.taken}).intercept)
 			runs, signals := 0, 0
 			h.sync = func(ctx workflow.Context) error {
 				runs++

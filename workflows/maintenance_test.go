@@ -53,7 +53,7 @@ func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {
 // run. The open run handles the request.
 func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 	f := newFleet(t, 3)
-	setInterceptors(f.TestWorkflowEnvironment, &taken{starts: 1})
+	setInterceptors(f.TestWorkflowEnvironment, (&taken{1}).intercept)
 	f.failing[1], f.failing[2] = true, true
 	result, err := f.autoSync(t)
 	require.NoError(t, err)

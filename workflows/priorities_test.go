@@ -9,28 +9,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// priorities is an interceptor that sets the priority key of a run, and records the priority keys of its children.
+// priorities sets the priority key of a run, and records the priority keys of its children.
 type priorities struct {
-	interceptor.WorkerInterceptorBase
 	parent   int
 	children []int
 }
 
-func (p *priorities) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	inbound := &prioritiesInbound{priorities: p}
-	inbound.Next = next
-	return inbound
-}
-
-type prioritiesInbound struct {
-	interceptor.WorkflowInboundInterceptorBase
-	*priorities
-}
-
-func (p *prioritiesInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
-	mine := &prioritiesOutbound{priorities: p.priorities}
-	mine.Next = outbound
-	return p.Next.Init(mine)
+func (p *priorities) intercept(next interceptor.WorkflowOutboundInterceptor) interceptor.WorkflowOutboundInterceptor {
+	return &prioritiesOutbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, p}
 }
 
 type prioritiesOutbound struct {
@@ -52,7 +38,7 @@ func (p *prioritiesOutbound) ExecuteChildWorkflow(ctx workflow.Context, child st
 func TestTheSyncOfAnEventHasThePriorityOfTheEvent(t *testing.T) {
 	for _, priority := range []int{1, 4} {
 		h, keys := newHappening(t), &priorities{parent: priority}
-		setInterceptors(h.TestWorkflowEnvironment, keys)
+		setInterceptors(h.TestWorkflowEnvironment, keys.intercept)
 		outcome, _ := h.run(t)
 		require.Equal(t, "the period's last usage was sent", outcome)
 		require.Equal(t, []int{priority}, keys.children)

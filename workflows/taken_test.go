@@ -8,26 +8,10 @@ import (
 
 // taken rejects starts of child workflows as the server does if a run with the same ID is open, which the test
 // environment cannot do. starts is the number of starts that it still rejects.
-type taken struct {
-	interceptor.WorkerInterceptorBase
-	starts int
-}
+type taken struct{ starts int }
 
-func (t *taken) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	inbound := &takenInbound{taken: t}
-	inbound.Next = next
-	return inbound
-}
-
-type takenInbound struct {
-	interceptor.WorkflowInboundInterceptorBase
-	*taken
-}
-
-func (t *takenInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
-	mine := &takenOutbound{taken: t.taken}
-	mine.Next = outbound
-	return t.Next.Init(mine)
+func (t *taken) intercept(next interceptor.WorkflowOutboundInterceptor) interceptor.WorkflowOutboundInterceptor {
+	return &takenOutbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, t}
 }
 
 type takenOutbound struct {

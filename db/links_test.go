@@ -18,6 +18,19 @@ func (b *biller) linkTo(side billing.Side) {
 	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, b.connection, side, b.now))
 }
 
+// newReported returns a biller with a subscriber of whom three units are reported, and the subscriber's side. The side
+// was read again after the report.
+func newReported(t *testing.T) (*biller, billing.Side) {
+	t.Helper()
+	b, month := newSubscriber(t, asDelta)
+	b.use("3")
+	side := billing.Side{Subscription: "sub_1", Period: month, Currency: "USD"}
+	b.linkTo(side)
+	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
+	b.linkTo(side)
+	return b, side
+}
+
 // nextMonth returns the month after a month.
 func nextMonth(month metering.Range) metering.Range {
 	return metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
@@ -45,18 +58,13 @@ func TestATrialIsKeptWithItsPeriod(t *testing.T) {
 
 func TestWhatHasEndedIsKeptAsSuch(t *testing.T) {
 	t.Parallel()
-	b, month := newSubscriber(t, asDelta)
-	b.use("3")
-	side := billing.Side{Subscription: "sub_1", Period: month, Currency: "USD"}
-	b.linkTo(side)
-	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
-	b.linkTo(side)
+	b, side := newReported(t)
 	require.Empty(t, b.outOfSync())
 	side.Ended = true
 	b.linkTo(side)
 	require.NotEmpty(t, b.outOfSync(), "something else was read")
-	b.now = over(month)
-	b.useAt("2", month.Start.AddDate(0, 0, 20))
+	b.now = over(side.Period)
+	b.useAt("2", side.Period.Start.AddDate(0, 0, 20))
 	require.Equal(t, []string{"meter_delta 2"}, b.reportEach(), "its last invoice takes usage")
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
@@ -170,12 +169,7 @@ func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 // customer. The clock of the process that pauses the customer is behind the clock of the process that erased it.
 func TestAnOperatorsPauseOfAnErasedCustomerEnds(t *testing.T) {
 	t.Parallel()
-	b, month := newSubscriber(t, asDelta)
-	b.use("3")
-	side := billing.Side{Subscription: "sub_1", Period: month, Currency: "USD"}
-	b.linkTo(side)
-	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
-	b.linkTo(side)
+	b, _ := newReported(t)
 	_, err := b.erase()
 	require.NoError(t, err)
 

@@ -10,21 +10,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// OwnPricesOfCustomer selects the own prices of a customer c. OwnPriceBytes is the size of their terms as JSON.
-// IsOwnPriced reports whether any customer of @tenant has own prices. All are SQL.
+// OwnPricesOfCustomer selects the own prices of a customer c. IsOwnPriced reports whether any customer of
+// @tenant has own prices. Both are SQL.
 const (
 	OwnPricesOfCustomer = `(
 	    select jsonb_agg(jsonb_build_object('meter', m.meter_id, 'version', m.version, 'terms', t.terms, 'from', m.effective_from, 'created', m.created_at)
 	      order by m.meter_id, m.version)
 	    from meter_prices m
 	    left join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
-	    where m.tenant_id = c.tenant_id
-	      and m.customer_id = c.id
-	      and m.withdrawn_at is null)`
-	OwnPriceBytes = `(
-	    select coalesce(sum(octet_length(t.terms::text)), 0)
-	    from meter_prices m
-	    join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
 	    where m.tenant_id = c.tenant_id
 	      and m.customer_id = c.id
 	      and m.withdrawn_at is null)`

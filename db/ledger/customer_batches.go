@@ -29,7 +29,7 @@ func CustomerBatches(ctx context.Context, q pg.Querier, tenant metering.TenantID
 func customerBatches(ctx context.Context, q pg.Querier, tenant metering.TenantID, condition string, args pgx.NamedArgs) (batches [][]int64, err error) {
 	args["tenant"] = tenant
 	rows, err := q.Query(ctx, `
-		select c.id, case when `+catalog.IsOwnPriced+` then `+catalog.OwnPriceBytes+` else 0 end
+		select c.id, case when `+catalog.IsOwnPriced+` then coalesce(octet_length(`+catalog.OwnPricesOfCustomer+`::text), 0) else 0 end
 		from customers c
 		where c.tenant_id = @tenant `+condition, args)
 	if err != nil {

@@ -206,20 +206,20 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period billing
 		}
 		return units
 	}
-	type window struct {
+	type series struct {
 		target string
-		start  int64
+		start  int64 // of the window or, unless each window's quantity is billed, of the invoice
 	}
-	last := make(map[window]metering.Decimal)
+	last := make(map[series]metering.Decimal)
 	for _, c := range f.calls {
 		if c.Kind != billing.QuantityReport || !counts(c) || c.Lines[0].MeterID != meter || !c.isOf(period) {
 			continue
 		}
 		start := c.Window.Start
-		if c.Counting == billing.Latest {
-			start = c.invoice.Start // an invoice bills the latest quantity of all windows
+		if c.Counting != billing.Replaces { // the invoice bills the sum, or the latest quantity, of all windows
+			start = c.invoice.Start
 		}
-		at := window{c.Target + string(c.Method), start.UnixMicro()}
+		at := series{c.Target + string(c.Method), start.UnixMicro()}
 		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
 			last[at] = c.Lines[0].Quantity
 		}
@@ -277,7 +277,7 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 			continue
 		}
 		at := fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())
-		if c.Counting == billing.Latest { // the report's subscription does not matter
+		if c.Counting != billing.Replaces { // the report's subscription does not matter
 			at = fmt.Sprint(c.Target, c.Method, c.Period)
 		}
 		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {

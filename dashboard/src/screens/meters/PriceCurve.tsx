@@ -96,8 +96,7 @@ function Drawn({ of, terms, now, customers }: DrawnProps & { customers: Customer
   const unit = useUnit(of.meter);
   const quantities = useMemo(() => {
     const used = customers.map(({ quantity }) => quantity);
-    const largest = used.toSorted(compare).at(-1) ?? largestOf(terms);
-    return inOrder([...samples(largest, boundsOf(terms)), ...used]);
+    return inOrder([...samples(largestOf(terms, used), boundsOf(terms)), ...used]);
   }, [terms, customers]);
   const all = useMemo(() => [terms, ...(now ? [now] : [])], [terms, now]);
   const { data, error } = useQuery({ ...chargesAt(all, quantities), placeholderData: keepPreviousData });

@@ -38,11 +38,19 @@ test("a chart without usage shows the tiers", () => {
     { up_to: "100", unit_price: "2" },
     { up_to: null, unit_price: "1" },
   ];
-  const of = (terms: Terms) => largestOf(terms);
+  const of = (terms: Terms) => largestOf(terms, []);
   expect(of({ model: "graduated", tiers, included_units: "5" })).toBe("205");
   expect(of({ package_size: 500 })).toBe("2500");
   expect(of({ unit_price: "1", per_units: 1000 })).toBe("1000000");
   expect(of({ included_units: "1000" })).toBe("2000");
+});
+
+test("a chart with usage shows the tiers up to four times the highest usage", () => {
+  const terms: Terms = { package_size: 20 }; // some packages: 100
+  expect(largestOf(terms, ["9", "70"])).toBe("100");
+  expect(largestOf(terms, ["2", "10.5"])).toBe("42");
+  expect(largestOf(terms, ["300"])).toBe("300");
+  expect(largestOf(terms, ["0"])).toBe("100");
 });
 
 test("quantities are in exact order, each once", () => {

@@ -45,8 +45,19 @@ export function boundsOf({ included_units: included = "0", tiers = [], package_s
   return [included, ...tiers.flatMap(({ up_to }) => (up_to !== null && isAmount(up_to) ? [after(up_to)] : [])), ...packages];
 }
 
-/** Returns the largest quantity of a chart without usage. Up to it, the chart shows every tier or some packages. */
-export function largestOf(terms: Terms): string {
+/**
+ * Returns the largest quantity of a chart: the highest usage of a customer or, if it is higher, a quantity that shows
+ * every tier or some packages, but at most four times that usage.
+ */
+export function largestOf(terms: Terms, used: string[]): string {
+  const most = used.toSorted(compare).at(-1);
+  const all = largestOfTerms(terms);
+  if (most === undefined || compare(most, "0") === 0) return all;
+  return [most, all, sum([most, most, most, most])].toSorted(compare)[1]!;
+}
+
+/** Returns a quantity up to which a chart shows every tier or some packages. */
+function largestOfTerms(terms: Terms): string {
   const { included_units: included = "0", tiers = [], package_size: size = 0, per_units = 1 } = terms;
   const bound = tiers.at(-2)?.up_to;
   if (bound) return sum([included, bound, bound]);

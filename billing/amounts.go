@@ -126,7 +126,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	charged := !l.Charge.IsZero()
 	for s := range b.ownOf(p, l.MeterID) {
 		if s.Line != nil {
-			lines = append(lines, s.Line)
+			lines, charged = append(lines, s.Line), true
 			continue
 		}
 		if b.awaitsLine(s) {
@@ -138,13 +138,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.totalsIn(map[metering.MeterID]seriesTotals{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	return r, (charged || len(lines) > 0) && (final || p.awaitsStandalone())
-}
-
-// awaitsStandalone reports whether the period is closed and not complete, and is billed with a standalone invoice that
-// is not final yet.
-func (p Period) awaitsStandalone() bool {
-	return p.IsStandalone() && p.pending() && !p.Subscription.Invoiced
+	return r, charged && (final || p.IsStandalone() && p.pending() && !p.Subscription.Invoiced)
 }
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.

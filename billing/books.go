@@ -23,8 +23,8 @@ func NewBooks(f Facts) *Books {
 	for n := range b.Stored {
 		period := &b.Stored[n]
 		period.Subscription.Invoiced = period.Subscription.Invoiced || b.hasEnded(period.Subscription)
+		b.setPhases(period)
 		b.Reconciled = append(b.Reconciled, b.reconcile(period, invoices)...)
-		b.setBilledTotals(period)
 	}
 	return b
 }

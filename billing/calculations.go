@@ -206,7 +206,7 @@ func (l *ClosedLine) billedUnits() metering.Decimal {
 		return l.Usage
 	case l.Reconciled != nil:
 		return l.Reconciled.Billed
-	case l.billedTotals != nil:
+	case l.phase == phaseCarried, l.phase == phaseEnded:
 		return l.billedTotals.units
 	}
 	return l.ownUnits()
@@ -220,7 +220,7 @@ func (l *ClosedLine) billedCharge() metering.Decimal {
 	switch {
 	case l.inAmounts() && l.Reconciled != nil:
 		return l.Reconciled.Billed
-	case l.Reconciled == nil && l.billedTotals != nil && l.Scale == nil:
+	case l.Scale == nil && (l.phase == phaseCarried || l.phase == phaseEnded):
 		return l.billedTotals.amount
 	}
 	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {

@@ -6,40 +6,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// The close of a period does not wait for its reports. After the close, Odometer continues to report the closed lines
-// with that period. Statements are sent until the receiver has accepted one with all lines. Quantities and amounts are
-// reported until the invoice that bills them is final. Later periods bill or credit a difference that remains.
-
 // billedTotals holds the units and the amount that are billed of a closed line.
 type billedTotals struct{ units, amount metering.Decimal }
 
 // pending reports whether the period is closed and not complete.
 func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
-
-// setBilledTotals stores the billed total in each closed line that meets these conditions, and clears it in all other
-// lines:
-//   - The period is not complete, and nothing more of the line is reported with it.
-//   - A provider bills the line, and no final invoices were compared with it.
-//   - The billed total differs from the line's total.
-func (b *Books) setBilledTotals(p *Period) {
-	if p.ClosedAt == nil {
-		return
-	}
-	for n := range p.Closed {
-		p.Closed[n].billedTotals = nil
-	}
-	if p.Complete {
-		return
-	}
-	billed, least := b.billedOf(*p), b.atLeast().billedOf(*p)
-	for n := range p.Closed {
-		l := &p.Closed[n]
-		totals := l.nearestTotals(billed, least)
-		if b.isUnreconciled(l) && !b.reportedOn(*p, l) && !b.isFullyBilled(l, totals) {
-			l.billedTotals = &totals
-		}
-	}
-}
 
 // billedOf returns, for each meter, the units and amounts that all connections in the current mode have billed with the
 // period, without late usage. For statements of the current connection, these are the lines of the last accepted
@@ -101,127 +72,25 @@ func (b *Books) atLeast() *Books {
 	return &least
 }
 
-// isFullyBilled reports whether the billed total equals the total of the closed line:
-//   - For a line that is billed in amounts, it compares the amounts, unless the connection uses statements.
-//   - For a line with a Scale, it compares the units, because they determine the charge.
-//   - For all other lines, it compares both.
-func (f *Facts) isFullyBilled(l *ClosedLine, billed billedTotals) bool {
-	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
-		return billed.amount.Equal(l.Charge)
-	}
-	return billed.units.Equal(l.ownUnits()) && (l.Scale != nil || billed.amount.Equal(l.Charge))
-}
-
-// reportedOn reports whether the unbilled part of a closed line is still reported with the line's own period. Callers
-// pass only lines that a provider bills.
-func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
-	switch {
-	case !p.pending() || l.Reconciled != nil || b.Connection == nil:
-		return false
-	case b.Connection.Statements:
-		return !b.hasFullStatement(p)
-	case b.isCarried(p, l):
-		return false
-	case b.Side == nil:
-		return true // the customer's state at the provider is unknown
-	case b.Connection.Invoices:
-		return b.awaitsInvoice(p)
-	}
-	i := slices.IndexFunc(b.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
-	m := (&planner{Books: b}).positionOf(p, b.Meters[i], l.Currency)
-	route, _ := m.routeBy(rulesOnceRead)
-	return route == direct && !m.isReported()
-}
-
-// isCarried reports whether later periods bill the unbilled part of a closed line, and not only its late usage. That
-// part is then no longer reported with its own period, even if this becomes possible again. An example is a customer
-// that returns to a previous subscription with a last invoice that is not final.
-func (b *Books) isCarried(p Period, l *ClosedLine) bool {
-	carried := b.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
-	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
-		return false
-	}
-	var units, amount metering.Decimal
-	if booked, known := b.bookedOf(l.MeterID, p.Start); known {
-		units, amount = booked.Units.Sub(l.ownUnits()).Sub(booked.OnlyReported), booked.Charge.Sub(l.Charge).Sub(booked.OnlyReportedCharge)
-	}
-	totals, billed := l.nearestTotals(b.billedOf(p), b.atLeast().billedOf(p)), *l
-	billed.billedTotals = &totals
-	return isBeyond(carried.quantity, units, l.ownUnits().Sub(billed.billedUnits())) ||
-		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(billed.billedCharge()))
-}
-
-// isBeyond reports whether later periods bill a part of lacking, the unbilled part of a closed line. carried is the
-// total reported with later periods, and late is the booked late usage to bill. For a positive lacking, carried must
-// exceed both late and 0. For a negative lacking, all three are compared with reversed signs. The total that later
-// periods report in the end, late + lacking, must meet the same condition. A true result therefore stays true while
-// further reports bring carried to that total.
-func isBeyond(carried, late, lacking metering.Decimal) bool {
-	if lacking.IsNegative() {
-		carried, late, lacking = negative(carried), negative(late), negative(lacking)
-	}
-	return smaller(carried, late.Add(lacking)).Cmp(notNegative(late)) > 0
-}
-
-// awaitsInvoice reports whether an invoice that bills the period is not final yet. It is the period's standalone
-// invoice, if that has or needs a charge of the period, or the last invoice of the customer's current subscription for
-// the period.
-func (b *Books) awaitsInvoice(p Period) bool {
-	if p.IsStandalone() {
-		return b.Connection.Invoices && !p.Subscription.Invoiced && b.isCharged(p)
-	}
-	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
-}
-
-// hasFullStatement reports whether the receiver has accepted a statement with the totals of all closed lines that
-// belong in it (see isUnreconciled). A statement is ignored if a restore may have lost a later one that arrived.
-func (b *Books) hasFullStatement(p Period) bool {
-	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State.Taken() && b.isLastSent(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
-			return b.isUnreconciled(l) && !slices.ContainsFunc(s.Lines, l.isStatedIn)
-		})
-	})
-}
-
-// isUnreconciled reports whether a provider bills the closed line in the current mode, and no final invoices were
-// compared with it. Such a line belongs in the period's last statement.
-func (b *Books) isUnreconciled(l *ClosedLine) bool { return b.bills(l) && l.Reconciled == nil }
-
-// isStatedIn reports whether a line of a statement has the totals of the closed line.
-func (l *ClosedLine) isStatedIn(line Line) bool {
-	return line.about(Line{MeterID: l.MeterID}) && line.Events == l.Events && line.PriceVersion == l.PriceVersion && line.Currency == l.Currency &&
-		line.Usage.Equal(l.Usage) && line.Charge.Equal(l.Charge)
-}
-
 // lastLines returns the lines of the next statement of a closed period. late holds the adjustments of the last accepted
 // statement, because the next statement replaces that one. lastLines returns no lines if the period is fully billed, or
 // if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
-	if !period.pending() || p.hasFullStatement(period) {
-		return nil, nil
-	}
-	billed, others := p.billedOf(period), p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
-	lacking := len(billed) == 0 || !p.knowsLastSent(period)
 	for _, m := range p.Meters {
 		l := period.line(m.ID)
-		if l == nil || !p.isUnreconciled(l) {
+		if l == nil || l.phase != phaseReported {
 			continue
 		}
-		lacking = lacking || !p.isFullyBilled(l, l.totalsIn(billed))
 		c := closedCalculation(m, l)
-		c.closed, c.others = nil, others[m.ID]
+		c.closed, c.others = nil, p.billed(period, func(r *Reported) bool { return !r.Late && r.MeterID == m.ID && !p.here(r.Series) })[m.ID]
 		p.addCarried(&c, period, l)
 		lines = append(lines, c.statementLine())
 	}
-	if !lacking || len(lines) == 0 {
+	if len(lines) == 0 || !p.lacks(period) {
 		return nil, nil
 	}
-	return lines, adjustmentsIn(p.lastStatement(period, State.Taken).Lines)
-}
-
-// adjustmentsIn returns the lines that adjust other periods.
-func adjustmentsIn(lines []Line) []Line {
-	return slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Component() != AdjustmentComponent })
+	late = slices.Clone(p.lastStatement(period, State.Taken).Lines)
+	return lines, slices.DeleteFunc(late, func(l Line) bool { return l.Component() != AdjustmentComponent })
 }
 
 // addCarried adds to c.others the part of a closed line that other connections have billed with later periods. It first
@@ -240,40 +109,39 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	c.others.parts = append(slices.Clone(c.others.parts), seriesPart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
-// isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. In these cases,
-// it returns true once every line that a provider bills was compared with final invoices:
-//   - The tenant has no connection.
-//   - The connection uses no statements, and the customer's state at the provider was not read yet.
-//   - The connection uses no statements, and the invoice of the subscription for the period is not final.
+// isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. Without a
+// connection, before the first read of the customer, and before the invoice of the subscription is final, this
+// requires that every line that a provider bills was compared with final invoices.
 func (b *Books) isComplete(p Period) bool {
-	own := b.mayInvoice(p)
+	isOtherMode := func(l *ClosedLine) bool { return l.phase == phaseOtherMode }
 	switch {
-	case own && b.isToInvoice(p):
+	case b.isToInvoice(p), containsAny(p.Closed, isOtherMode):
 		return false
-	case b.Connection == nil, !b.Connection.Statements && (b.Side == nil || !own && b.awaitsInvoice(p)):
-		return !containsAny(p.Closed, (*ClosedLine).isOpen)
+	case b.Connection == nil, !b.Connection.Statements && (b.Side == nil || b.awaitsInvoice(p)):
+		return !containsAny(p.Closed, func(l *ClosedLine) bool { return l.phase.isOpen() })
 	}
+	return !b.lacks(p) && !b.hasOpenReport(p)
+}
+
+// lacks reports whether the provider may lack a part of the closed period. A period without charges needs a statement
+// too. The highest possible billed total of each open line is compared with the total of the line:
+//   - For a line that is billed in amounts, lacks compares the amounts, unless the connection uses statements.
+//   - For a line with a Scale, it compares the units, because they determine the charge.
+//   - For all other lines, it compares both.
+func (b *Books) lacks(p Period) bool {
 	billed := b.billedOf(p)
-	if b.lacksStatement(p, billed) || b.hasOpenReport(p) {
-		return false
-	}
-	return !containsAny(p.Closed, func(l *ClosedLine) bool {
-		return l.isOpen() && !(b.bills(l) && b.isFullyBilled(l, l.totalsIn(billed)))
+	unknown := b.Connection.Statements && (len(billed) == 0 || !b.knowsLastSent(p))
+	return containsAny(p.Closed, func(l *ClosedLine) bool {
+		totals := l.totalsIn(billed)
+		units, amount := !totals.units.Equal(l.ownUnits()), !totals.amount.Equal(l.Charge)
+		switch {
+		case !l.phase.isOpen():
+			return false
+		case l.inAmounts() && !b.Connection.Statements:
+			return amount
+		}
+		return unknown || units || amount && l.Scale == nil
 	})
-}
-
-// mayInvoice reports whether the connection may still create the period's standalone invoice.
-func (b *Books) mayInvoice(p Period) bool {
-	return p.IsStandalone() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
-}
-
-// isOpen reports whether a provider bills the line and no final invoices were compared with it.
-func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
-
-// lacksStatement reports whether the receiver of statements may lack the statement of the closed period. A period
-// without charges needs a statement too. billed is the result of billedOf.
-func (b *Books) lacksStatement(p Period, billed map[metering.MeterID]seriesTotals) bool {
-	return b.Connection.Statements && (len(billed) == 0 || !b.knowsLastSent(p)) && containsAny(p.Closed, b.isUnreconciled)
 }
 
 // hasOpenReport reports whether a report of the period has an unknown outcome, or was accepted and not counted by a

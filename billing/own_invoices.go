@@ -72,33 +72,24 @@ func (f *Facts) hasLines(p Period, matches func(Series, Period) bool) bool {
 	})
 }
 
-// isToInvoice reports whether a closed period needs, or has, a standalone invoice that is not known to be final. The
-// invoice bills the period's charges, or late usage of earlier periods.
+// isToInvoice reports whether the connection may still create the standalone invoice of a closed period, and the period
+// needs or has one. The invoice bills the period's charges, or late usage of earlier periods.
 func (b *Books) isToInvoice(p Period) bool {
-	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnStandalone(p), func(l Line) bool {
+	if !p.IsStandalone() || b.Connection == nil || !b.Connection.Invoices || b.Side == nil || p.Subscription.Invoiced {
+		return false
+	}
+	at, takes := b.lateTarget(b.Stored, p)
+	return b.isCharged(p) || takes && slices.ContainsFunc(b.adjustments(b.Stored, at, nil), func(l Line) bool {
 		return !l.Amount.IsZero() && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 
-// isCharged reports whether the charges of the closed period itself must be put on a standalone invoice, or are on one
-// that is not known to be final.
+// isCharged reports whether the charges of the closed period itself must be put on a standalone invoice, or may be on
+// one.
 func (b *Books) isCharged(p Period) bool {
-	if b.finalizes(p) || b.hasLines(p, b.isStandaloneLine) {
-		return !p.Subscription.Invoiced
-	}
-	billed := b.billedOf(p)
-	return containsAny(p.Closed, func(l *ClosedLine) bool {
-		return b.isUnreconciled(l) && !b.isCarried(p, l) && l.Charge.Cmp(l.totalsIn(billed).amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
+	return b.finalizes(p) || b.hasLines(p, b.isStandaloneLine) || containsAny(p.Closed, func(l *ClosedLine) bool {
+		return l.phase.isOpen() && l.phase != phaseCarried && l.Charge.Cmp(l.billedTotals.amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
-}
-
-// lateOnStandalone returns the adjustments of earlier periods that the period's standalone invoice bills.
-func (b *Books) lateOnStandalone(p Period) []Line {
-	at, takes := b.lateTarget(b.Stored, p)
-	if !takes {
-		return nil
-	}
-	return b.adjustments(b.Stored, at, nil)
 }
 
 // billsLateOnStandalone reports whether the period's standalone invoice bills late usage of earlier periods. It does if

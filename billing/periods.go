@@ -43,7 +43,8 @@ type ClosedLine struct {
 	Trial        bool           // the provider charges neither the units nor late usage
 
 	Reconciled   *Reconciliation // last comparison with final invoices; nil: none yet
-	billedTotals *billedTotals   // billed totals, if they differ and nothing more of the line is reported; else nil. Set by NewBooks
+	phase        phase           // set by NewBooks, like billedTotals
+	billedTotals billedTotals    // nearest to the line's total, until the period is complete
 
 	// Difference between the late usage before the last change of the meter's value property or filters and the usage
 	// of the same events under the new definition. It is added to the counted late usage, so that each late event

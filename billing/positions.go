@@ -14,7 +14,8 @@ type position struct {
 	period      Period
 	part        metering.Range // part of the period that lies in the subscription's period
 	destination Destination
-	closed      *ClosedLine // nil: the period is open
+	closed      *ClosedLine // nil: the period is open, or it closed without the meter
+	phase       phase       // "": the period is open
 	own         []*Reported // series that report the position to the destination
 	isShared    bool        // an earlier meter of the period has the same target
 }
@@ -43,11 +44,14 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 		destination: p.destinationIn(period, meter.ID), closed: period.line(meter.ID),
 	}
 	if m.closed != nil {
-		m.calculation = closedCalculation(meter, m.closed)
+		m.calculation, m.phase = closedCalculation(meter, m.closed), m.closed.phase
 		m.calculation.closed = nil
 	} else {
 		m.calculation = p.calculation(period, meter, common)
 		m.trial = period.Subscription.Trial
+		if period.ClosedAt != nil {
+			m.phase = phaseNotBilled
+		}
 	}
 	if m.inMoney() {
 		m.noCredit = true

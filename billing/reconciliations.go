@@ -156,12 +156,11 @@ func (b *Books) outcome(o Open) State {
 // reconcile compares the closed lines of a period with the invoices. It sets and returns the result of a line only if
 // the invoices differ from those of the previous result (see sameInvoices).
 func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
-	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		r, known := b.reconciliation(*p, l, invoices)
 		if known && !r.sameInvoices(l.Reconciled) {
-			l.Reconciled, changed = &r, append(changed, r)
+			l.Reconciled, l.phase, changed = &r, phaseCompared, append(changed, r)
 		}
 	}
 	return changed
@@ -176,11 +175,11 @@ func (r Reconciliation) sameInvoices(previous *Reconciliation) bool {
 
 // reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
 //   - The tenant has no connection, or no provider bills the line in the connection's mode.
-//   - The unbilled part of the line is still reported with its own period.
+//   - The rest of the line is billed with its own period.
 //   - reconciledAmount or reconciledUnits cannot compare the line yet.
 func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	switch {
-	case b.Connection == nil, !b.bills(l), b.reportedOn(p, l):
+	case b.Connection == nil, !b.bills(l), l.phase == phaseReported, l.phase == phaseWaiting:
 		return r, false
 	case l.inAmounts():
 		return b.reconciledAmount(p, l, invoices)

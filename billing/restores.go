@@ -90,7 +90,7 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 		for _, m := range p.positionsOf(period) {
 			meter := m.meter
 			isOutside := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
-			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || !m.destination.takes() || isOutside {
+			if m.inMoney() || !m.phase.isOpen() || m.destination.Counting != Adds || !m.destination.takes() || isOutside {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{

@@ -25,9 +25,9 @@ type rule struct {
 	applies func(*position) bool
 }
 
-// rules is the route table. docs/billing.md contains a copy, which TestTheRouteTableIsDocumented compares with it.
+// rules is the route table. docs/billing.md contains a copy, which TestTheDecisionTablesAreDocumented compares with it.
 var rules = []rule{
-	{"The period is closed. The provider does not bill the meter, or its final invoices were compared.", none, "", (*position).isCompared},
+	{"The period is closed. The provider does not bill the meter, or its final invoices were compared.", none, "", func(m *position) bool { return !m.phase.isOpen() }},
 
 	// The meter cannot be reported.
 	{"The first backfill of the meter is running.", wait, ExcludedBackfilling, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
@@ -44,7 +44,7 @@ var rules = []rule{
 	// Nothing more is reported of the period.
 	{"The period is outside the customer's current subscription.", nextPeriod, ExcludedBeforeSubscription, (*position).isOutsideSubscription},
 	{"The period's invoice is final, or is being made final.", nextPeriod, ExcludedInvoiceFinal, (*position).isInvoiced},
-	{"A later period already bills what the closed period lacks.", nextPeriod, "", func(m *position) bool { return m.closed != nil && m.isCarried(m.period, m.closed) }},
+	{"A later period already bills what the closed period lacks.", nextPeriod, "", func(m *position) bool { return m.phase == phaseCarried }},
 	{"The meter had no known price at the close, and has one at the provider now.", nextPeriod, "", (*position).isPricedSince},
 	{"The period is over, and the provider accepts usage only while it runs.", nextPeriod, ExcludedPeriodOver, (*position).isPastPeriod},
 	{"No usage window of the provider ends in the period.", nextPeriod, ExcludedNoWindow, (*position).hasNoWindow},
@@ -80,12 +80,6 @@ func (m *position) reasonOf(code ExclusionCode) ExclusionReason {
 
 func isExcludedAs(code ExclusionCode) func(*position) bool {
 	return func(m *position) bool { return m.destination.Excluded.Code == code }
-}
-
-// isCompared reports whether nothing of the closed period can be reported: the provider does not bill the meter, or its
-// final invoices were compared with the reports.
-func (m *position) isCompared() bool {
-	return m.period.ClosedAt != nil && (m.closed == nil || !m.isUnreconciled(m.closed))
 }
 
 // isInOtherCurrency reports whether the position's amount cannot be on its invoice, because the currencies differ.

@@ -1,6 +1,6 @@
 package billing
 
-//go:generate go test -run TestTheRouteTableIsDocumented -update
+//go:generate go test -run TestTheDecisionTablesAreDocumented -update
 
 import (
 	"fmt"
@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// TestTheRouteTableIsDocumented compares the table in docs/billing.md with the rules.
-func TestTheRouteTableIsDocumented(t *testing.T) {
+// TestTheDecisionTablesAreDocumented compares the tables in docs/billing.md with the rules.
+func TestTheDecisionTablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	requireTable(t, "../docs/billing.md", "### The route table", routeTable())
+	requireTable(t, "../docs/billing.md", "## The phases of a closed line", phaseTable())
 }
 
 func routeTable() string {
@@ -22,6 +23,14 @@ func routeTable() string {
 			code = "`" + string(r.code) + "`"
 		}
 		table += fmt.Sprintf("| %s | `%s` | %s |\n", strings.TrimSuffix(r.when, "."), r.route, code)
+	}
+	return table
+}
+
+func phaseTable() string {
+	table := "| condition | phase |\n|---|---|\n"
+	for _, r := range phases {
+		table += fmt.Sprintf("| %s | `%s` |\n", strings.TrimSuffix(r.when, "."), r.phase)
 	}
 	return table
 }

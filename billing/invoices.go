@@ -181,54 +181,74 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 	return s.Connection == 0 || s.Connection == c
 }
 
-// share divides the invoiced units of a meter among its series:
-//   - Each series gets its accepted quantity.
-//   - If valid invoices bill less, the newest series get less. If an invoice is void, the newest series keep their
-//     quantity instead, and no payment is due for the part that valid invoices lack. A valid invoice may replace the
-//     void one.
-//   - If valid invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
-//     as the surplus of the invoices (invoiced.more).
-//   - The units include those that the invoices of another subscription bill of the series.
+// share stores in each series of a meter the units that the invoices bill of it, and in the invoices the units that they
+// bill beyond that (invoiced.more). The units include those that the invoices of another subscription bill of the series.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
-	var taken metering.Decimal
 	units, void := of.units[meter], of.Void
 	for r := range b.quantities() {
 		if r.MeterID != meter || !b.showsBilled(of.Invoice, r) {
 			continue
 		}
-		value := r.Taken.counted(r.Counting)
 		if r.Invoiced != nil {
 			units, void = units.Add(r.Invoiced.Sub(r.Void)), void || !r.Void.IsZero()
 		}
-		r.Invoiced, r.Void, taken = &value, metering.Decimal{}, taken.Add(value)
 		series = append(series, r)
 	}
 	slices.SortFunc(series, func(a, b *Reported) int { // the same order for the facts of every billing schedule
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
 	})
-	lacking := taken.Sub(units)
-	if taken.IsNegative() { // a negative total is billed as 0; if more is billed, a decrease has not arrived
-		for _, r := range slices.Backward(series) {
-			gone := smaller(notNegative(negative(lacking)), notNegative(negative(*r.Invoiced)))
-			*r.Invoiced, lacking = r.Invoiced.Add(gone), lacking.Add(gone)
+	shares, more := allocate(units, void, series)
+	for n, r := range series {
+		r.Invoiced, r.Void = &shares[n].units, shares[n].void
+	}
+	of.more[meter] = more
+}
+
+// invoicedShare is the part of the invoiced units of a meter that belongs to one series.
+type invoicedShare struct {
+	units metering.Decimal
+	void  metering.Decimal // part of units for which no payment is due
+}
+
+// allocate divides the units that valid invoices bill of one meter among its series, oldest window first:
+//  1. Each series gets the quantity that the provider has accepted, as long as there are units.
+//  2. If the units do not suffice, the newest series lack them. If an invoice is void, these series get their quantity
+//     as void units instead, because a valid invoice may replace the void one.
+//  3. If there are more units, the oldest series with an outstanding report get them, up to its quantity.
+//  4. The rest has another source. It is returned in more.
+//
+// A negative quantity is billed as 0. allocate changes no series.
+func allocate(units metering.Decimal, void bool, series []*Reported) (shares []invoicedShare, more metering.Decimal) {
+	shares = make([]invoicedShare, len(series))
+	var taken metering.Decimal
+	for n, r := range series {
+		shares[n].units = r.Taken.counted(r.Counting)
+		taken = taken.Add(shares[n].units)
+	}
+	more = units.Sub(taken)
+	if taken.IsNegative() { // the invoices bill 0; if they bill more, a decrease has not arrived
+		for n := range slices.Backward(shares) {
+			s := &shares[n]
+			gone := smaller(notNegative(more), notNegative(negative(s.units)))
+			s.units, more = s.units.Add(gone), more.Sub(gone)
 		}
 	}
-	for _, r := range slices.Backward(series) {
-		cut := smaller(notNegative(lacking), notNegative(*r.Invoiced))
-		lacking = lacking.Sub(cut)
-		if void {
-			r.Void = cut
+	for n := range slices.Backward(shares) {
+		s := &shares[n]
+		cut := smaller(notNegative(negative(more)), notNegative(s.units))
+		if more = more.Add(cut); void {
+			s.void = cut
 		} else {
-			*r.Invoiced = r.Invoiced.Sub(cut)
+			s.units = s.units.Sub(cut)
 		}
 	}
-	for _, r := range series {
-		inDoubt := notNegative(r.Standing.counted(r.Counting).Sub(*r.Invoiced))
-		arrived := smaller(inDoubt, notNegative(negative(lacking)))
-		*r.Invoiced, lacking = r.Invoiced.Add(arrived), lacking.Add(arrived)
+	for n, r := range series {
+		s := &shares[n]
+		arrived := smaller(notNegative(r.Standing.counted(r.Counting).Sub(s.units)), notNegative(more))
+		s.units, more = s.units.Add(arrived), more.Sub(arrived)
 	}
-	of.more[meter] = negative(lacking)
+	return shares, more
 }
 
 // quantities iterates over the series of this billing schedule, and over the series of the customer's other schedules

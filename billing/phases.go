@@ -22,8 +22,8 @@ const (
 	phaseEnded     phase = "ended"      // with later periods, if there is a rest
 )
 
-// closedPosition is a line of a closed period.
-type closedPosition struct {
+// phaseFacts holds the facts that decide the phase of a closed line.
+type phaseFacts struct {
 	*Books
 	period Period
 	line   *ClosedLine
@@ -34,23 +34,23 @@ type closedPosition struct {
 var phases = []struct {
 	when    string // the condition, in words
 	phase   phase
-	applies func(closedPosition) bool
+	applies func(phaseFacts) bool
 }{
-	{"No provider bills the line.", phaseNotBilled, func(c closedPosition) bool { return !c.line.Billed }},
-	{"Final invoices were compared with the line.", phaseCompared, func(c closedPosition) bool { return c.line.Reconciled != nil }},
-	{"The line was closed in the other mode (test or live).", phaseOtherMode, func(c closedPosition) bool { return !c.bills(c.line) }},
-	{"The period is complete.", phaseComplete, func(c closedPosition) bool { return c.period.Complete }},
+	{"No provider bills the line.", phaseNotBilled, func(f phaseFacts) bool { return !f.line.Billed }},
+	{"Final invoices were compared with the line.", phaseCompared, func(f phaseFacts) bool { return f.line.Reconciled != nil }},
+	{"The line was closed in the other mode (test or live).", phaseOtherMode, func(f phaseFacts) bool { return !f.bills(f.line) }},
+	{"The period is complete.", phaseComplete, func(f phaseFacts) bool { return f.period.Complete }},
 
-	{"The tenant has no provider.", phaseEnded, func(c closedPosition) bool { return c.Connection == nil }},
-	{"The receiver of statements has accepted a statement with all closed totals.", phaseEnded, func(c closedPosition) bool { return c.Connection.Statements && c.hasFullStatement(c.period) }},
-	{"The receiver of statements has not accepted such a statement.", phaseReported, func(c closedPosition) bool { return c.Connection.Statements }},
+	{"The tenant has no provider.", phaseEnded, func(f phaseFacts) bool { return f.Connection == nil }},
+	{"The receiver of statements has accepted a statement with all closed totals.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Statements && f.hasFullStatement(f.period) }},
+	{"The receiver of statements has not accepted such a statement.", phaseReported, func(f phaseFacts) bool { return f.Connection.Statements }},
 
-	{"A later period already bills a part of the rest.", phaseCarried, closedPosition.isCarried},
-	{"The customer's state at the provider was not read yet.", phaseWaiting, func(c closedPosition) bool { return c.Side == nil }},
-	{"The invoice that bills the period is not final.", phaseWaiting, func(c closedPosition) bool { return c.awaitsInvoice(c.period) }},
-	{"The provider creates invoices.", phaseEnded, func(c closedPosition) bool { return c.Connection.Invoices }},
-	{"The provider lacks a part of the line, and the line's route is `direct`.", phaseReported, closedPosition.isReportable},
-	{"Otherwise.", phaseEnded, func(closedPosition) bool { return true }},
+	{"A later period already bills a part of the rest.", phaseCarried, phaseFacts.isCarried},
+	{"The customer's state at the provider was not read yet.", phaseWaiting, func(f phaseFacts) bool { return f.Side == nil }},
+	{"The invoice that bills the period is not final.", phaseWaiting, func(f phaseFacts) bool { return f.awaitsInvoice(f.period) }},
+	{"The provider creates invoices.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Invoices }},
+	{"The provider lacks a part of the line, and the line's route is `direct`.", phaseReported, phaseFacts.isReportable},
+	{"Otherwise.", phaseEnded, func(phaseFacts) bool { return true }},
 }
 
 // setPhases decides the phase of each line of a period. A row of the table is applied to all lines before the next row,
@@ -67,7 +67,7 @@ func (b *Books) setPhases(p *Period) {
 	}
 	for _, r := range phases {
 		for n := range p.Closed {
-			if l := &p.Closed[n]; l.phase == "" && r.applies(closedPosition{b, *p, l}) {
+			if l := &p.Closed[n]; l.phase == "" && r.applies(phaseFacts{b, *p, l}) {
 				l.phase = r.phase
 			}
 		}
@@ -80,9 +80,9 @@ func (s phase) isOpen() bool {
 }
 
 // isReportable reports whether the provider lacks a part of the line, and accepts it now.
-func (c closedPosition) isReportable() bool {
-	i := slices.IndexFunc(c.Meters, func(m metering.Meter) bool { return m.ID == c.line.MeterID })
-	m := (&planner{Books: c.Books}).positionOf(c.period, c.Meters[i], c.line.Currency)
+func (f phaseFacts) isReportable() bool {
+	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == f.line.MeterID })
+	m := (&planner{Books: f.Books}).positionOf(f.period, f.Meters[i], f.line.Currency)
 	route, _ := m.routeBy(rulesOnceRead)
 	return route == direct && !m.isReported()
 }
@@ -90,14 +90,14 @@ func (c closedPosition) isReportable() bool {
 // isCarried reports whether later periods bill a part of the rest of the line, and not only its late usage. The rest is
 // then no longer reported with its own period, even if this becomes possible again. An example is a customer that
 // returns to a previous subscription with a last invoice that is not final.
-func (c closedPosition) isCarried() bool {
-	l := c.line
-	carried := c.billed(c.period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
+func (f phaseFacts) isCarried() bool {
+	l := f.line
+	carried := f.billed(f.period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false
 	}
 	var units, amount metering.Decimal
-	if booked, known := c.bookedOf(l.MeterID, c.period.Start); known {
+	if booked, known := f.bookedOf(l.MeterID, f.period.Start); known {
 		units, amount = booked.Units.Sub(l.ownUnits()).Sub(booked.OnlyReported), booked.Charge.Sub(l.Charge).Sub(booked.OnlyReportedCharge)
 	}
 	billed := *l

@@ -114,20 +114,21 @@ func (m *position) invoicedBy() InvoicedBy {
 // is the difference of two rounded totals, so the windows add up to the period's quantity. An hour of usage belongs to
 // the window in which the hour begins.
 //
-// If an undecided report may give a window more than its quantity, the surplus now belongs to another window. In this
-// case, reportWindows plans nothing until the outcome of the report is known.
+// While the provider may have more of a window than the quantity of its line, only such windows are reported. The surplus
+// now belongs to another window, which would otherwise get it before the first one is lowered.
 func (m *position) reportWindows() {
 	lines, left := m.windowLines()
 	if left {
 		m.open = true // the rest of the usage belongs to windows that have not begun
 		m.replanAfterNow(m.Now.Add(time.Hour))
 	}
-	if slices.ContainsFunc(lines, m.mayHaveMore) {
-		m.open = true
-		return
-	}
+	lower := slices.ContainsFunc(lines, m.hasSurplus)
 	for _, l := range lines {
-		m.reportOne(l.Line, l.place)
+		if !lower || m.hasSurplus(l) {
+			m.reportOne(l.Line, l.place)
+			continue
+		}
+		m.open, m.plan.More = true, true
 	}
 }
 
@@ -137,10 +138,12 @@ type windowLine struct {
 	place metering.Range
 }
 
-// mayHaveMore reports whether an undecided report may give the window more than the quantity of l.
-func (m *position) mayHaveMore(l windowLine) bool {
+// hasSurplus reports whether the provider may have more of the window, from an earlier report, than the quantity of l.
+func (m *position) hasSurplus(l windowLine) bool {
 	return slices.ContainsFunc(m.own, func(s *Reported) bool {
-		return s.Window.Start.Equal(l.place.Start) && s.undecided() && s.Standing.counted(s.Counting).Cmp(l.Quantity) > 0
+		return s.Window.Start.Equal(l.place.Start) && slices.ContainsFunc([]Sums{s.Taken, s.Standing}, func(total Sums) bool {
+			return total.Any && total.counted(s.Counting).Cmp(l.Quantity) > 0
+		})
 	})
 }
 

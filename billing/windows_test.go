@@ -223,18 +223,59 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	second := counted(period, "4")
 	second.Counting, second.Window = billing.Replaces, metering.Range{Start: at("02T00:00:00"), End: at("03T00:00:00")}
 	f.Reported = []billing.Reported{second}
-	reports := billing.NewBooks(f).Plan().Reports
-	require.Len(t, reports, 2)
-	require.Equal(t, second.Window, reports[0].Window)
-	require.True(t, reports[0].Quantity.IsZero() && reports[0].Lines[0].Quantity.IsZero() && reports[0].Lines[0].Amount.IsZero())
-	require.Equal(t, "7", reports[1].Quantity.String())
+	plan := billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, second.Window, plan.Reports[0].Window)
+	require.True(t, plan.Reports[0].Quantity.IsZero() && plan.Reports[0].Lines[0].Quantity.IsZero() && plan.Reports[0].Lines[0].Amount.IsZero())
+	require.True(t, plan.More, "the last window follows")
 
-	second.Taken.Value = metering.Whole(0)
+	second.Taken.Value, second.Standing.Value = metering.Whole(0), metering.Whole(0)
 	f.Reported = []billing.Reported{second}
-	require.Len(t, billing.NewBooks(f).Plan().Reports, 1, "it is empty")
+	plan = billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "7", plan.Reports[0].Quantity.String())
+	require.False(t, plan.More)
 }
 
-// No window of a meter is reported while an outstanding report may have set a window above the window's usage.
+// A window gets more only after every window with a surplus was lowered. Otherwise, the provider would have more than the
+// usage of the period while the first report is on its way, or for ever if that report is refused.
+func TestAWindowIsLoweredBeforeAnotherIsRaised(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
+	period := metering.Range{Start: at("01T00:00:00"), End: at("03T00:00:00")}
+	f := byWindow(metering.Day, knownOf(at("02T12:00:00"), subscribed(period)), january)
+	f.Usage = []billing.Usage{used(period, "7")}
+	f.Hours = []billing.HourUsage{usedAt(period, at("01T00:00:00"), "3"), usedAt(period, at("02T01:00:00"), "4")}
+	first := counted(period, "5")
+	first.Counting, first.Window = billing.Replaces, metering.Range{Start: at("01T00:00:00"), End: at("02T00:00:00")}
+	for _, c := range []struct {
+		state billing.State
+		want  []string // quantities of the planned reports
+	}{
+		{billing.Accepted, []string{"3"}},
+		{billing.Rejected, []string{"3"}},
+		{billing.Sending, nil},
+	} {
+		of := first
+		if of.State = c.state; c.state == billing.Sending {
+			of.Outstanding, of.Last, of.Standing.Value = true, uuid.UUID{1}, metering.Whole(3)
+		}
+		f.Reported = []billing.Reported{of}
+		plan := billing.NewBooks(f).Plan()
+		var quantities []string
+		for _, r := range plan.Reports {
+			quantities = append(quantities, r.Quantity.String())
+		}
+		require.Equal(t, c.want, quantities, "%s", c.state)
+	}
+	first.Taken.Value, first.Standing.Value = metering.Whole(3), metering.Whole(3)
+	f.Reported = []billing.Reported{first}
+	plan := billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "4", plan.Reports[0].Quantity.String())
+}
+
+// No other window of a meter is reported while an outstanding report may have set a window above the window's usage.
 // The excess is usage that another window has now.
 func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 	t.Parallel()

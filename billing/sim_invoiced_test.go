@@ -163,17 +163,23 @@ func (l *life) reportedAtOne(meter metering.MeterID, periods []billing.Period) b
 }
 
 // comparedLater returns a closed line as it will be after the tenant connects a provider of the line's mode
-// again. Until then, the line is not compared with the invoices. Lines that were compared earlier may already
-// have their share of the units that an invoice lacks.
+// again, and operators have settled the reports with an unknown outcome. Until then, the line is not compared
+// with the invoices. Lines that were compared earlier may already have their share of the units that an invoice
+// lacks.
 func (l *life) comparedLater(p billing.Period, line billing.ClosedLine) billing.ClosedLine {
 	next, catalog, id := l.streams[p.Stream].clone(), *l.catalog, metering.ConnectionID(len(l.farSides)+1)
 	next.catalog, catalog.connection = &catalog, &billing.Connection{ID: id, Invoices: true}
 	if line.Test {
 		catalog.tests = append(slices.Clone(l.tests), id)
 	}
+	for _, r := range next.reports {
+		if r.state == billing.InDoubt {
+			r.state = r.outcome()
+		}
+	}
 	next.side, next.sideOf = newFarSide(id, false).side("", l.meters, l.now), next.link()
 	next.markInvoiced()
-	for _, of := range next.facts(l.now, l.number).Stored {
+	for _, of := range billing.NewBooks(next.facts(l.now, l.number)).Stored {
 		if of.Start.Equal(p.Start) {
 			line, _ = of.Line(line.MeterID)
 		}

@@ -477,13 +477,17 @@ func (l *life) resolveInStream() {
 		if r.state != billing.InDoubt || !counts || l.reaches(r) && !l.resubscribed(r) && r.Customer == l.providerID {
 			continue
 		}
-		outcome := billing.Rejected
-		if r.arrived {
-			outcome = billing.Accepted
-		}
-		l.note(lives.Action{Do: lives.Resolve, Report: r.number, State: outcome})
-		l.settle(r.id, outcome, l.now)
+		l.note(lives.Action{Do: lives.Resolve, Report: r.number, State: r.outcome()})
+		l.settle(r.id, r.outcome(), l.now)
 	}
+}
+
+// outcome returns the state in which an operator settles the report.
+func (r *storedReport) outcome() billing.State {
+	if r.arrived {
+		return billing.Accepted
+	}
+	return billing.Rejected
 }
 
 // closePeriods closes the periods that are due, checks the closings, and returns their number.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -44,23 +45,40 @@ func TestACustomerWhoIsPausedIsNotErased(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider deletes the provider, because no sync can be requested then to
-// resume the customer. The operator's pause then ends only at another receiver: the previous one would bill the usage
-// again under the new name.
-func TestACustomerWhoIsPausedIsErasedOnceThereIsNoProvider(t *testing.T) {
+// TestAReceiverThatKnowsAnErasedCustomerByItsPreviousNameGetsNothingMore erases a customer while there is no provider. A
+// paused customer can be erased then too, because no sync can be requested to resume the customer. The previous
+// receiver would bill the usage again under the new name; another receiver bills it for the first time.
+func TestAReceiverThatKnowsAnErasedCustomerByItsPreviousNameGetsNothingMore(t *testing.T) {
 	t.Parallel()
-	for receiver, resumes := range map[string]bool{"https://billing.example.com/usage": false, anotherReceiver: true} {
+	for _, paused := range []bool{true, false} {
 		b := newBiller(t)
 		b.use("1")
 		b.acceptAll()
-		b.pause("the receiver is being moved")
-		b.now = b.now.Add(time.Minute)
+		if paused {
+			b.pause("the receiver is being moved")
+		}
+		b.use("2")
 		require.NoError(t, b.deleteProvider())
-		_, err := b.erase()
+		erased, err := b.erase()
 		require.NoError(t, err)
 
-		b.useProvider(receiver)
-		require.Equal(t, resumes, b.resume("there is a receiver"), receiver)
+		b.useProvider("https://billing.example.com/usage")
+		require.Equal(t, paused, b.resume("there is a receiver"))
+		_, err = b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
+		require.Equal(t, metering.CodePaused, metering.CodeOf(err), "paused: %t", paused)
+		require.Empty(t, b.outOfSync())
+		sync := b.request()
+		require.Zero(t, b.begin().Requests)
+		require.Contains(t, b.sync(sync).Pause.Reason, "by its previous name")
+
+		b.useProvider(anotherReceiver)
+		require.Nil(t, b.sync(sync).Pause)
+		statement := b.accept()
+		require.Equal(t, erased.ExternalID, statement.Data.CustomerExternalID)
+		require.Equal(t, "2", statement.Data.Meters[0].Usage.String())
+
+		b.useProvider("https://billing.example.com/usage")
+		require.NotNil(t, b.sync(sync).Pause)
 	}
 }
 

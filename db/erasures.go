@@ -58,10 +58,10 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-// Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to a
-// receiver of statements, because the receiver knows the previous name. It returns CodeNotFound if there is
-// no such customer, and CodePaused while the customer is paused and the tenant has a provider. It returns
-// CodeConflict, with the reason, if the customer is erased already, and while the customer's billing is open.
+// Begin renames the customer, so that no more events can arrive under its external_id. Receivers of statements that know
+// the previous name get no more statements. It returns CodeNotFound if there is no such customer, and CodePaused
+// while the customer is paused and the tenant has a provider. It returns CodeConflict, with the reason, if the
+// customer is erased already, and while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
@@ -89,13 +89,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if err := s.eraseAlerts(ctx, tx, former, now); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			insert into billing_pauses (tenant_id, customer_id, began_at, began_by, reason)
-			select $1, $2, $3, $4, 'the customer is erased'
-			from billing_connections
-			where tenant_id = $1
-			  and retired_at is null
-			  and statements`, tenant, erased.ID, erased.ErasedAt, actor); err != nil {
+		if err := ledger.MarkRenamed(ctx, tx, tenant, erased.ID); err != nil {
 			return err
 		}
 		if err := raiseErasures(ctx, tx, tenant); err != nil {

@@ -301,7 +301,7 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	require.True(t, json.Valid([]byte(strings.TrimSpace(reports))))
 	ended, err := store.Syncs.EndPause(ctx, b.tenant, ledger.Steering{Actor: "key_1", Sync: sync.ID, Customer: b.customer.ID, Reason: "a slip"}, b.now)
 	require.NoError(t, err)
-	require.False(t, ended, "its pause is for good")
+	require.False(t, ended, "no operator has paused it")
 	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "its receiver knows another name")
 }

@@ -21,7 +21,7 @@ const (
 	CodeOverloaded     Code = "overloaded"           // nothing was stored; try again later
 	CodeUnavailable    Code = "unavailable"          // a dependency does not respond
 	CodeBackfilling    Code = "meter_backfilling"    // the meter's earlier events are still being counted
-	CodePaused         Code = "paused"               // an operator has paused reports for the customer
+	CodePaused         Code = "paused"               // the reports of the customer are paused
 	CodeNoProvider     Code = "no_provider"          // the tenant has no billing provider
 	CodeProviderRefuse Code = "provider_refused"     // the provider refused permanently
 	CodeProviderDown   Code = "provider_unavailable" // the provider did not respond, or asked to wait

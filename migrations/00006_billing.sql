@@ -234,12 +234,14 @@ create table billing_destinations (
   invoices_due_at   timestamptz, -- when its invoices are listed again, while a reconciliation is open; null: at once
   created_at        timestamptz not null default now(),
   read_epoch        bigint not null default 0, -- last epoch of the ledger in which the totals there were read
+  renamed           boolean not null default false, -- the customer was erased since: it is known there by its previous name
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, connection_id, provider_customer),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
 );
 comment on table billing_destinations is 'The destinations to which a customer''s usage is, or was, reported: a customer at the provider, or a receiver of statements.';
+create index billing_destinations_renamed on billing_destinations (tenant_id, customer_id) where renamed;
 
 -- A change of any of the unique columns ends the series at that instant. The
 -- next series reports only the part that the other series of the same period

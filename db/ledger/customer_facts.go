@@ -24,7 +24,7 @@ type customerFacts struct {
 	billing.Facts
 	kind       metering.ProviderKind
 	lastNumber int64               // number of the customer's last report
-	paused     bool                // an operator has paused reporting
+	paused     bool                // reporting is paused
 	streams    int                 // number of the customer's billing schedules
 	isHeadOpen bool                // an early event may still determine the start of the first period
 	stored     []storedDestination // stored form of Side.Destinations

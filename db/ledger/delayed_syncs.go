@@ -23,7 +23,7 @@ func DelayedSyncs(where string) string {
 		    select distinct on (s.tenant_id, s.customer_id) s.tenant_id, s.customer_id, s.id, s.requested_at, s.delay_reported_at,
 		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has started the sync' else 'the sync has not finished' end) as cause
 		    from billing_syncs s
-		    left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null
+		    left join lateral (` + pauseOf("s.tenant_id", "s.customer_id") + `) p on true
 		    left join billing_reports r on r.tenant_id = s.tenant_id and r.customer_id = s.customer_id and r.state in ('planned', 'sending') and r.attempts > 0
 		    where ` + where + `
 		      and s.status in ('requested', 'running')

@@ -127,7 +127,7 @@ type factReader struct {
 	by        billing.ByDimension // dimensions by which usage is read, in addition to those of the prices in facts
 
 	lastNumber   int64 // number of the customer's last report
-	paused       bool  // an operator has paused reporting
+	paused       bool  // reporting is paused
 	lastInvoiced int64 // highest sequence of the invoices and ended subscriptions that were read
 }
 

@@ -12,14 +12,45 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// isPaused returns the SQL condition that an operator has paused the customer's reports.
+// pauseOf returns the SQL query of the customer's current pause: the open pause of an operator, otherwise the pause of an
+// erased customer.
+func pauseOf(tenant, customer string) string {
+	return operatorPause(tenant, customer) + `
+	  union all` + erasedPause(tenant, customer) + `
+	  limit 1`
+}
+
+// isPaused returns the SQL condition that the customer's reports are paused.
 func isPaused(tenant, customer string) string {
-	return `exists (
-	  select
+	return `(exists (select from (` + operatorPause(tenant, customer) + `) o) or exists (select from (` + erasedPause(tenant, customer) + `) e))`
+}
+
+func operatorPause(tenant, customer string) string {
+	return `
+	  select b.began_at, b.began_by, b.reason
 	  from billing_pauses b
 	  where b.tenant_id = ` + tenant + `
 	    and b.customer_id = ` + customer + `
-	    and b.ended_at is null)`
+	    and b.ended_at is null`
+}
+
+// erasedPause returns the SQL query of the pause of an erased customer that the current receiver of statements knows by
+// its previous name. That receiver would take the new name for another customer.
+func erasedPause(tenant, customer string) string {
+	return `
+	  select e.erased_at, '` + string(metering.Scheduler) + `', 'the customer is erased, and the receiver knows it by its previous name; cancel the sync'
+	  from billing_destinations d
+	  join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id and k.statements and k.retired_at is null
+	  join customers e on e.tenant_id = d.tenant_id and e.id = d.customer_id
+	  where d.tenant_id = ` + tenant + `
+	    and d.customer_id = ` + customer + `
+	    and d.renamed`
+}
+
+// MarkRenamed records that the customer's destinations know the customer by its previous name.
+func MarkRenamed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	_, err := tx.Exec(ctx, `update billing_destinations set renamed = true where tenant_id = $1 and customer_id = $2`, tenant, customer)
+	return err
 }
 
 // RefusePaused returns CodePaused if the customer is paused and the tenant has a provider. Without a provider, there is
@@ -38,7 +69,7 @@ func RefusePaused(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return err
 }
 
-var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
+var errPaused = metering.Errorf(metering.CodePaused, "the customer is paused")
 
 // Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned or
 // leased. A report that is already leased may still be sent. If the customer is already paused, the first
@@ -63,8 +94,8 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 	return nil
 }
 
-// EndPause ends the customer's pause. The next sync reports the customer's usage again. ended is false if the
-// customer is not paused, or if the pause of an erased customer does not end (see endPause).
+// EndPause ends an operator's pause of the customer. The next sync reports the customer's usage again. ended is false if
+// no operator has paused the customer.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
@@ -78,27 +109,13 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
-// endPause ends the customer's pause. The pause of an erased customer does not end if the erasure began it, or if it
-// began earlier and the current receiver of statements knows the customer by its previous name.
+// endPause ends an operator's pause of the customer.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
-		update billing_pauses b
+		update billing_pauses
 		set ended_at = $3, ended_by = $4, end_reason = $5
-		where b.tenant_id = $1
-		  and b.customer_id = $2
-		  and b.ended_at is null
-		  and not exists (
-		    select
-		    from customers c
-		    where c.tenant_id = $1
-		      and c.id = $2
-		      and (c.erased_at = b.began_at or c.erased_at > b.began_at and exists (
-		        select
-		        from billing_destinations d
-		        join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
-		        where d.tenant_id = c.tenant_id
-		          and d.customer_id = c.id
-		          and k.statements
-		          and k.retired_at is null)))`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+		where tenant_id = $1
+		  and customer_id = $2
+		  and ended_at is null`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
 	return tag.RowsAffected() > 0, err
 }

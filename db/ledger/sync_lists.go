@@ -13,11 +13,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const selectSyncs = `
+var selectSyncs = `
 	select s.id, s.customer_id, c.external_id, c.name, s.trigger, s.status, s.error, s.requested_at, s.started_at, s.finished_at, p.began_at, p.began_by, p.reason
 	from billing_syncs s
 	join customers c on c.tenant_id = s.tenant_id and c.id = s.customer_id
-	left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null and s.status in ('requested', 'running')
+	left join lateral (` + pauseOf("s.tenant_id", "s.customer_id") + `) p on s.status in ('requested', 'running')
 	where s.tenant_id = @tenant`
 
 func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {

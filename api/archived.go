@@ -29,7 +29,7 @@ func (s *server) registerArchives() {
 	huma.Register(s.api, post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer",
 		"Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer."), s.archiveCustomer(true))
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
-		"Shows the customer in lists again. Repeating the request changes nothing."), s.archiveCustomer(false))
+		"Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased."), s.archiveCustomer(false))
 	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
 		"Hides the meter from lists. The meter stops counting new events.\n\n"+
 			"- Usage that the meter has counted is kept and billed. A base price is still charged.\n"+

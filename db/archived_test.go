@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // TestAnErasedCustomerStaysArchived erases a customer after one of its events is stored, and before ingest unarchives
-// the customers of the events.
+// the customers of the events. A request cannot unarchive the customer either.
 func TestAnErasedCustomerStaysArchived(t *testing.T) {
 	t.Parallel()
 	store, now := dbtest.Open(t), clock.Now()
@@ -36,4 +37,11 @@ func TestAnErasedCustomerStaysArchived(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, used.ID.String(), entries[0].Resource)
+
+	_, err = store.Customers.Archive(t.Context(), tenant, "key_1", erased.ExternalID, time.Time{})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.ErrorContains(t, err, "stays archived")
+	kept, err = store.Customers.Archive(t.Context(), tenant, "key_1", erased.ExternalID, now)
+	require.NoError(t, err)
+	require.Equal(t, erased, kept)
 }

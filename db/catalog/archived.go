@@ -40,11 +40,15 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 }
 
 // Archive hides the customer from lists from an instant on, or unarchives it if the instant is zero. Counting and
-// billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing.
+// billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing. Archive
+// returns CodeConflict if it would unarchive an erased customer.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if c, err = LockCustomer(ctx, tx, tenant, externalID); err != nil {
 			return err
+		}
+		if at.IsZero() && !c.ErasedAt.IsZero() {
+			return metering.Errorf(metering.CodeConflict, "the customer is erased; an erased customer stays archived")
 		}
 		changed, err := setArchived(ctx, tx, "customers", tenant, int64(c.ID), metering.Instant(at))
 		if err != nil || !changed {

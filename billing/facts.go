@@ -246,6 +246,7 @@ type Open struct {
 	Period     time.Time             // start of the reported period
 	State      State
 	Epoch      int64      // epoch of the ledger in which the report was created
+	Unread     bool       // the totals of the report's destination were not read since the last restore
 	LeaseUntil *time.Time // until then, only the holder of the lease sends the report; nil: no lease
 }
 

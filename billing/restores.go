@@ -53,10 +53,11 @@ func (f *Facts) knowsLastSent(p Period) bool {
 	})
 }
 
-// isReadFirst reports whether the provider's totals have to be read before the report is settled or sent again: the
-// report precedes a restore, and the totals may include it. They include no quantity that the provider does not add up.
+// isReadFirst reports whether the totals of the report's destination have to be read before the report is sent again:
+// the report precedes a restore, and the totals may include it. They include no quantity that the provider does not add
+// up. The totals of a previous customer at the provider are not read, so its reports are not sent again.
 func (p *planner) isReadFirst(o Open) bool {
-	return p.Unread && o.Epoch < p.Epoch && !containsAny(p.Facts.Reported, func(r *Reported) bool {
+	return o.Unread && o.Epoch < p.Epoch && !containsAny(p.Facts.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds
 	})
 }

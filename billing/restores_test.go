@@ -258,7 +258,7 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	t.Parallel()
 	f := restored()
 	of := []uuid.UUID{{7}}
-	f.Open = []billing.Open{{ID: of[0], Kind: billing.QuantityReport, Connection: first, State: billing.Planned, Epoch: f.Epoch - 1}}
+	f.Open = []billing.Open{{ID: of[0], Kind: billing.QuantityReport, Connection: first, State: billing.Planned, Epoch: f.Epoch - 1, Unread: true}}
 	require.Empty(t, billing.NewBooks(f).Plan().Resume)
 	f.Reported[0].Last, f.Reported[0].Counting = of[0], billing.Replaces
 	require.Equal(t, of, billing.NewBooks(f).Plan().Resume, "what overwrites may be sent again")
@@ -267,6 +267,8 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	f.Open[0].Epoch = f.Epoch
 	require.Equal(t, of, billing.NewBooks(f).Plan().Resume)
 	f.Open[0].Epoch, f.Unread = f.Epoch-1, false
+	require.Empty(t, billing.NewBooks(f).Plan().Resume, "only the totals of the customer's present link were read")
+	f.Open[0].Unread = false
 	require.Equal(t, of, billing.NewBooks(f).Plan().Resume)
 }
 

@@ -228,7 +228,11 @@ func (l *ledger) link() string {
 	if l.connection == nil {
 		return ""
 	}
-	return strconv.FormatInt(int64(l.connection.ID), 10) + " " + l.providerID
+	return linkTo(l.connection.ID, l.providerID)
+}
+
+func linkTo(connection metering.ConnectionID, customer string) string {
+	return strconv.FormatInt(int64(connection), 10) + " " + customer
 }
 
 // early returns the first event and the first ingest time of each month before the month of the customer's

@@ -79,7 +79,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 func (l *ledger) open() (open []billing.Open) {
 	for _, r := range l.reports {
 		if r.state.Outstanding() {
-			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: r.state, Epoch: r.epoch}
+			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: r.state, Epoch: r.epoch, Unread: r.Kind != billing.StatementReport && l.isUnreadAt(linkTo(r.Connection, r.Customer))}
 			if !r.lease.IsZero() {
 				o.LeaseUntil = &r.lease
 			}

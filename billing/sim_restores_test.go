@@ -162,8 +162,10 @@ func (l *ledger) raise(now time.Time) {
 // unread reports whether the provider's totals must be read: the ledger was restored, and the totals were not
 // read in the current epoch.
 func (l *ledger) unread() bool {
-	return l.connection != nil && !l.connection.Statements && l.epoch > 0 && l.readIn[l.link()] != l.epoch
+	return l.connection != nil && !l.connection.Statements && l.isUnreadAt(l.link())
 }
+
+func (l *ledger) isUnreadAt(link string) bool { return l.epoch > 0 && l.readIn[link] != l.epoch }
 
 // readAddedUp reads the provider's totals and charges after a restore. If there are totals, it waits until
 // the provider has surely counted all earlier reports.

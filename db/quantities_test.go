@@ -28,10 +28,16 @@ func (b *biller) useMode(account string, live bool) {
 // link stores the customer's state at Stripe: cus_1 with a subscription in a period, and a destination of the meter.
 func (b *biller) link(subscription string, period metering.Range, destination billing.Destination) {
 	b.Helper()
-	b.exec(`update customers set billing_provider_id = 'cus_1' where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	b.linkAs("cus_1", subscription, period, destination)
+}
+
+// linkAs links the biller's customer to a customer at Stripe, and stores its subscription as a sync pass reads it.
+func (b *biller) linkAs(customer, subscription string, period metering.Range, destination billing.Destination) {
+	b.Helper()
+	b.exec(`update customers set billing_provider_id = $3 where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID, customer)
 	destination.MeterID = b.meter.ID
 	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, b.connection, billing.Side{
-		Customer: "cus_1", Subscription: subscription, Period: period, Destinations: []billing.Destination{destination},
+		Customer: customer, Subscription: subscription, Period: period, Destinations: []billing.Destination{destination},
 	}, b.now))
 }
 

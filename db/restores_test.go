@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -289,4 +290,47 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	read("cus_1")
 	raise(time.Hour)
 	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
+}
+
+// TestAReportToAPreviousCustomerAtTheProviderIsNotSentUnread links the customer to cus_2 after a restore. The totals of
+// cus_2 are read, and those of cus_1 are not. They may include the report to cus_1, so it is not sent again.
+func TestAReportToAPreviousCustomerAtTheProviderIsNotSentUnread(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	owner, b := dbtest.Owner(t, address), newBillerAt(t, store, address)
+	month := billing.CalendarPeriod(b.now, time.UTC)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.use("10")
+	report := b.next(anew).ID
+	b.lease(report)
+	_, err := owner.Restores.Raise(t.Context(), b.now)
+	require.NoError(t, err)
+	isUnread := func() bool {
+		_, unread, err := store.Restores.Unread(t.Context(), b.tenant, b.customer.ID, b.now)
+		require.NoError(t, err)
+		return unread
+	}
+	isSentAgain := func() bool {
+		resumed := slices.ContainsFunc(b.plan(anew).Send, func(r ledger.Report) bool { return r.ID == report })
+		_, err := store.Ledger.Lease(t.Context(), b.tenant, report, b.now, lease)
+		require.Equal(t, resumed, err == nil, "%s", err)
+		if err != nil {
+			b.requireConflict(err, "restored from a backup")
+		}
+		return resumed
+	}
+	require.True(t, isUnread())
+	require.False(t, isSentAgain())
+
+	b.linkAs("cus_2", "sub_2", month, asDelta)
+	require.True(t, isUnread())
+	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, ledger.Seen{Customer: "cus_2"}, dbtest.Frame, b.now))
+	require.False(t, isUnread())
+	require.False(t, isSentAgain())
+
+	b.link("sub_1", month, asDelta)
+	require.True(t, isUnread())
+	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, ledger.Seen{Customer: "cus_1"}, dbtest.Frame, b.now))
+	require.True(t, isSentAgain())
 }

@@ -161,7 +161,6 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
-		join customers c on c.tenant_id = r.tenant_id and c.id = r.customer_id
 		left join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		where r.tenant_id = $1
 		  and r.id = $2

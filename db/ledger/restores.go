@@ -35,10 +35,14 @@ const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists 
 	      and d.provider_customer = coalesce(c.billing_provider_id, '')
 	      and d.read_epoch = (` + ledgerEpoch + `))`
 
-// isReadFirst is the SQL condition that the totals and charges of customer c at connection k must be read before report
-// r of series s is sent: r precedes a restore, and the totals or charges may include it. A quantity that replaces the
-// earlier one can be sent at any time, and so can a hold, which has no period.
-const isReadFirst = `r.ledger_epoch < (` + ledgerEpoch + `) and r.period_id is not null and (s.kind <> 'quantity' or s.counting = 'adds') and ` + isUnread
+// isUnreadThere is the SQL condition that the totals of destination d at connection k have not been read since the last
+// restore of the ledger.
+const isUnreadThere = `(not k.statements and d.read_epoch < (` + ledgerEpoch + `))`
+
+// isReadFirst is the SQL condition that the totals and charges of destination d must be read before report r of series s
+// is sent: r precedes a restore, and the totals or charges may include it. A quantity that replaces the earlier one can
+// be sent at any time, and so can a hold, which has no period.
+const isReadFirst = `r.ledger_epoch < (` + ledgerEpoch + `) and r.period_id is not null and (s.kind <> 'quantity' or s.counting = 'adds') and ` + isUnreadThere
 
 // numbersOfEpoch is the number of report numbers that a customer has per second between two epochs, which are
 // Unix times. The report numbers of a later epoch are therefore higher than those of earlier epochs.

@@ -451,6 +451,44 @@ func TestADryRunOfASilenceAlert(t *testing.T) {
 	}, silent)
 }
 
+// TestADryRunOfASilenceAlertOfAPlanListsAsManyFiringsAsFit sends an event every two minutes. Nothing fires before the
+// customer has the plan.
+func TestADryRunOfASilenceAlertOfAPlanListsAsManyFiringsAsFit(t *testing.T) {
+	t.Parallel()
+	const before, listed = 100, 10_000
+	w := newWatcher(t)
+	w.now = w.now.Truncate(time.Hour)
+	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "gold", Name: "Gold"})
+	require.NoError(t, err)
+	first := w.now.AddDate(0, 0, -20)
+	at := func(n int) time.Time { return first.Add(time.Duration(n) * 2 * time.Minute) }
+	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: at(before)}))
+	send := func(from, until int) {
+		for ; from < until; from += 1000 {
+			var events []metering.Event
+			for n := from; n < min(from+1000, until); n++ {
+				events = append(events, dbtest.Event(t, "api_call", "acme", at(n), "1", "", ""))
+			}
+			_, err := w.writer.Ingest(t.Context(), w.tenant, events)
+			require.NoError(t, err)
+		}
+	}
+	run := func() (firings int, more bool) {
+		run, err := w.store.Evaluations.DryRun(t.Context(), w.tenant, metering.Alert{Type: metering.SilenceAlert, Minutes: 1, PlanID: plan.ID}, w.now)
+		require.NoError(t, err)
+		require.Equal(t, at(before).UTC(), run.Firings[0].Period.Start)
+		return len(run.Firings), run.More
+	}
+	send(0, before+listed)
+	firings, more := run()
+	require.Equal(t, listed, firings)
+	require.False(t, more)
+	send(before+listed, before+listed+1)
+	firings, more = run()
+	require.Equal(t, listed, firings)
+	require.True(t, more)
+}
+
 // TestAnEvaluatorFiresAlertsOfEveryTenant checks that the evaluator of a process fires the alerts of all
 // tenants in the background.
 func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {

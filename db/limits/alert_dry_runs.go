@@ -355,7 +355,8 @@ func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.W
 	return read, read.LoadEdges(d.ctx)
 }
 
-// compareSilence adds the days on which customers had been silent for too long, up to dryRunFirings + 1 of all batches.
+// compareSilence adds the days on which customers, who then had the alert's plan, had been silent for too long. It adds
+// up to dryRunFirings + 1 of all batches.
 func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 	a, rest := d.alert(), dryRunFirings+1-len(d.run.Firings)
 	rows, err := d.tx.Query(d.ctx, `
@@ -368,9 +369,10 @@ func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 		    and e.ts > @since
 		    and e.ts <= @now) e
 		where coalesce(next, @now) - ts >= @silence
+		  and (@plan = 0 or @plan = `+catalog.PlanAt("@tenant", "e.customer_id", "e.ts + @silence")+`)
 		order by customer_id, ts
 		limit @limit`, pgx.NamedArgs{
-		"tenant": d.tenant, "customers": b.Customers, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": rest,
+		"tenant": d.tenant, "customers": b.Customers, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "plan": a.PlanID, "limit": rest,
 	})
 	if err != nil {
 		return err
@@ -382,13 +384,10 @@ func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 	threshold := metering.Whole(int64(a.Minutes))
 	_, err = pgx.ForEachRow(rows, []any{&id, &last}, func() error {
 		f, silent := b.Facts[id], last.Add(a.Silence())
-		if a.AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, silent)) {
-			day := metering.WindowOf(silent, metering.Day, b.Timezone)
-			d.run.Firings = append(d.run.Firings, DryFiring{
-				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Day: day.Start, Threshold: threshold, Value: threshold,
-				Period: metering.Range{Start: last, End: silent},
-			})
-		}
+		d.run.Firings = append(d.run.Firings, DryFiring{
+			CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: threshold, Value: threshold,
+			Day: metering.WindowOf(silent, metering.Day, b.Timezone).Start, Period: metering.Range{Start: last, End: silent},
+		})
 		return nil
 	})
 	return err

@@ -7,6 +7,7 @@ import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api, broken, type Schema } from "../../api/client";
+import { credentialsOf } from "../../api/credentials";
 import type { Inviting } from "./Members";
 import { given, roles, type Given } from "./roles";
 import styles from "./settings.module.css";
@@ -123,15 +124,9 @@ function Remove({ member }: Props) {
   );
 }
 
-/** Lists the unrevoked credentials under the responsibility of a member, which the removal affects. */
+/** Lists the valid credentials under the responsibility of a member, which the removal affects. */
 function Made({ by }: { by: string }) {
-  const { data } = useQuery({
-    queryKey: ["api-keys", "of", by],
-    async queryFn({ signal }) {
-      const [keys, secrets] = await Promise.all([answer(api.GET("/v1/api-keys", { signal })), answer(api.GET("/v1/hmac-secrets", { signal }))]);
-      return [...keys.data, ...secrets.data].filter(({ created_by, handed_to, revoked_at }) => (handed_to ?? created_by) === by && revoked_at === null);
-    },
-  });
+  const { data } = useQuery(credentialsOf(by));
   if (!data) return <p className="muted">Loading the member's credentials.</p>;
   if (data.length === 0) return null;
   return <p>The member's credentials: {data.map(({ name, last_four }) => `${name} …${last_four}`).join(", ")}.</p>;

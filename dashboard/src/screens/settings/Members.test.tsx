@@ -58,6 +58,18 @@ test("who is removed leaves keys, which are named, and somebody says what become
   await waitFor(() => expect(asked.find(({ name }) => name === "DELETE /v1/tenant/members/member_2")?.url).toContain("?keys=revoke"));
 });
 
+test("the credentials of a removed member include those that its credentials created", async () => {
+  const key = { name: "", last_four: "jK2L", handed_to: null, revoked_at: null, expires_at: null };
+  answers["GET /v1/hmac-secrets"] = () => [200, list({ ...key, id: "sec_1", name: "signing", created_by: "key_2" }, { ...key, id: "sec_2", name: "handed over", created_by: "key_2", handed_to: "member_1" })];
+  answers["GET /v1/api-keys"] = () =>
+    asked.at(-1)?.url.includes("page_token=next")
+      ? [200, list({ ...key, id: "key_1", name: "provisioning", created_by: "member_2" }, { ...key, id: "key_4", name: "expired", created_by: "member_2", expires_at: "2020-01-01T00:00:00Z" })]
+      : [200, { ...list({ ...key, id: "key_3", name: "another", created_by: "member_1" }, { ...key, id: "key_2", name: "revoked", created_by: "key_1", revoked_at: "2026-11-01T00:00:00Z" }), has_more: true, next_page_token: "next" }];
+  open("/settings/members?member=member_2");
+  fireEvent.click(await screen.findByRole("button", { name: "Remove Bea" }));
+  await screen.findByText("The member's credentials: provisioning …jK2L, signing …jK2L.");
+});
+
 test("an invitation is accepted, with the token of the link in bodies alone", async () => {
   answers["GET /v1/auth/session"] = () => [401, { title: "Problem", detail: "missing", status: 401, code: "x", request_id: "R", errors: [] }];
   answers["POST /v1/invitations/find"] = () => [200, { tenant_name: "Acme", email: "carl@example.com", name: "", role: "viewer", reset: false, issuer: null, expires_at: invited.expires_at }];

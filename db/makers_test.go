@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"sync"
@@ -54,4 +55,35 @@ func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 		require.Equal(t, want, live)
 	}
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(create(ours.ID, 9)))
+}
+
+// TestNoKeyIsHandedOverToARemovedMember removes bob, and hands his key over to ada, while ada is removed.
+func TestNoKeyIsHandedOverToARemovedMember(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	for n := range 8 {
+		tenant := dbtest.Tenant(t, store).ID
+		ada, bob := member(t, store, tenant, mail(t, fmt.Sprint("ada", n)), metering.RoleAdmin), member(t, store, tenant, mail(t, fmt.Sprint("bob", n)), metering.RoleAdmin)
+		hash := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), tenant))
+		_, err := store.Credentials.Create(t.Context(), tenant, metering.Actor(bob.ID.String()), metering.APIKeyCredential,
+			metering.Credential{Name: "key", Scope: metering.ScopeReadOnly, LastFour: "abcd", Hash: hash[:]}, clock.Now())
+		require.NoError(t, err)
+		handOver := func() error {
+			return store.Members.Remove(context.WithoutCancel(t.Context()), tenant, metering.Actor(ada.ID.String()), bob.ID, metering.HandOverKeys, clock.Now())
+		}
+		var handing sync.WaitGroup
+		var refused error
+		handing.Go(func() { refused = handOver() })
+		require.NoError(t, store.Members.Remove(t.Context(), tenant, metering.Operator, ada.ID, metering.RevokeKeys, clock.Now()))
+		handing.Wait()
+		keys, err := dbtest.Items(store.Credentials.List(t.Context(), tenant, metering.APIKeyCredential, 0, 100))
+		require.NoError(t, err)
+		if refused == nil {
+			require.False(t, keys[0].Live(clock.Now()), "the key was handed over before ada was removed")
+			continue
+		}
+		require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(refused))
+		require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(handOver()))
+		require.Nil(t, keys[0].HandedTo)
+	}
 }

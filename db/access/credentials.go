@@ -63,7 +63,7 @@ func (s Credentials) Create(ctx context.Context, tenant metering.TenantID, actor
 }
 
 func addCredential(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, kind metering.CredentialKind, c metering.Credential, now time.Time) (created metering.Credential, err error) {
-	if err := lockCreator(ctx, tx, tenant, actor); err != nil {
+	if err := lockResponsible(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
 	if err := pg.RequireRoom(ctx, tx, tenant, credentialKinds[kind].limit.At(now)); err != nil {

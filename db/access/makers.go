@@ -74,12 +74,15 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 
 // handOver makes the actor responsible for the live credentials of a member that is being removed. Each of
 // them gets handed_to, even if another credential created it. created_by stays unchanged. It returns
-// CodeConflict if the actor is one of the credentials.
+// CodeConflict if the actor is one of the credentials, and CodeUnauthorized if the actor is removed or revoked.
 func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, live []metering.CredentialID) error {
 	for _, id := range live {
 		if metering.Actor(id.String()) == actor {
 			return metering.Errorf(metering.CodeConflict, "this request uses %s, which is one of the credentials to hand over; use another credential, or pass keys=revoke", id)
 		}
+	}
+	if err := lockResponsible(ctx, tx, tenant, actor); err != nil {
+		return err
 	}
 	for _, id := range live {
 		var previous *metering.Actor
@@ -101,14 +104,14 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor me
 	return nil
 }
 
-// lockCreator locks the creator of a credential, a member or another credential, until the end of the
-// transaction. The lock prevents the removal or revocation of the creator. Otherwise, the new credential
-// would outlive its creator. It returns CodeUnauthorized if the creator is already removed or revoked.
-func lockCreator(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, creator metering.Actor) error {
+// lockResponsible locks the actor that becomes responsible for a credential, a member or another credential, until
+// the end of the transaction. The lock prevents the removal or revocation of the actor. Otherwise, the
+// credential would outlive the actor. It returns CodeUnauthorized if the actor is already removed or revoked.
+func lockResponsible(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor) error {
 	var row pgx.Row
-	if id, is := metering.ParseMemberID(string(creator)); is {
+	if id, is := metering.ParseMemberID(string(actor)); is {
 		row = tx.QueryRow(ctx, `select removed_at is null from members where tenant_id = $1 and id = $2 for share`, tenant, id)
-	} else if id, is := metering.ParseCredentialID(string(creator)); is {
+	} else if id, is := metering.ParseCredentialID(string(actor)); is {
 		row = tx.QueryRow(ctx, `select revoked_at is null from credentials where tenant_id = $1 and kind = $2 and id = $3 for share`, tenant, id.Kind, id.Number)
 	} else {
 		return nil

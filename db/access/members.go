@@ -149,9 +149,13 @@ func orNoMember(err error) error {
 
 // Remove removes a member. It ends the member's sessions, and revokes the pending invitations for the member
 // and by the member. It returns CodeConflict for the owner. It also returns CodeConflict if the member has
-// created live credentials and keys chooses neither to revoke nor to hand over these credentials.
+// created live credentials and keys chooses neither to revoke nor to hand over these credentials. It returns
+// CodeUnauthorized if the credentials would be handed over to an actor that is itself removed or revoked.
 func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, keys metering.KeysChoice, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil { // without the lock, two members that remove each other would deadlock
+			return err
+		}
 		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
 			return err

@@ -47,9 +47,9 @@ func Failure(err error) error {
 // worker stopped, or Temporal did not answer a heartbeat.
 var errEndedEarly = metering.Errorf(metering.CodeUnavailable, "the attempt ended before its work was done; the next attempt continues it")
 
-// UnlessCancelled returns err, the error of an activity that ran in ctx. If ctx was cancelled
+// UnlessCanceled returns err, the error of an activity that ran in ctx. If ctx was canceled
 // although the run was not, it returns errEndedEarly, because Temporal starts another attempt.
-func UnlessCancelled(ctx context.Context, err error) error {
+func UnlessCanceled(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && !temporal.IsCanceledError(context.Cause(ctx)) {
 		return errEndedEarly
 	}

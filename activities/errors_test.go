@@ -63,15 +63,15 @@ func TestCancellationPassesThrough(t *testing.T) {
 	require.NotContains(t, activities.Failure(stopped).Error(), "canary", "a worker that stops leaves it in a history")
 }
 
-func TestAnAttemptThatEndsEarlyIsNotACancelledRun(t *testing.T) {
+func TestAnAttemptThatEndsEarlyIsNotACanceledRun(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("plan reports: %w", context.Canceled)
-	cancelled, cancel := context.WithCancelCause(t.Context())
+	canceled, cancel := context.WithCancelCause(t.Context())
 	cancel(temporal.NewCanceledError())
-	require.Equal(t, err, activities.UnlessCancelled(cancelled, err))
+	require.Equal(t, err, activities.UnlessCanceled(canceled, err))
 
 	unanswered, end := context.WithCancelCause(t.Context())
 	end(context.DeadlineExceeded) // of a heartbeat
-	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(activities.UnlessCancelled(unanswered, err)))
-	require.NoError(t, activities.UnlessCancelled(unanswered, nil))
+	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(activities.UnlessCanceled(unanswered, err)))
+	require.NoError(t, activities.UnlessCanceled(unanswered, nil))
 }

@@ -124,7 +124,7 @@ func (s *subscriber) cancels(how string) {
 	s.happens(http.MethodDelete, "/v1/subscriptions/sub_1"+how, "")
 }
 
-func TestASubscriptionThatWasCancelledAtOnceHasNoOtherInvoice(t *testing.T) {
+func TestASubscriptionThatWasCanceledAtOnceHasNoOtherInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")
@@ -136,7 +136,7 @@ func TestASubscriptionThatWasCancelledAtOnceHasNoOtherInvoice(t *testing.T) {
 	s.lists(0)
 }
 
-func TestASubscriptionThatWasCancelledAtOnceIsBilledByItsLastInvoice(t *testing.T) {
+func TestASubscriptionThatWasCanceledAtOnceIsBilledByItsLastInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")

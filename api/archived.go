@@ -33,7 +33,7 @@ func (s *server) registerArchives() {
 	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
 		"Hides the meter from lists. The meter stops counting new events.\n\n"+
 			"- Usage that the meter has counted is kept and billed. A base price is still charged.\n"+
-			"- A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.\n\n"+
+			"- A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.\n\n"+
 			howToConfirm)), s.archiveMeter)
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.\n\n"+

@@ -92,7 +92,7 @@ func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	require.Len(t, updates, 2)
 	require.JSONEq(t, `{"aggregation":"count"}`, string(updates[0].Before))
 	require.JSONEq(t, `{"aggregation":"sum"}`, string(updates[0].After))
-	require.NotContains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"aggregation":"count"`, "the change is cancelled")
+	require.NotContains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"aggregation":"count"`, "the change is canceled")
 	b.countPast(t, t)
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 

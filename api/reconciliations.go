@@ -96,7 +96,7 @@ type reconciledInvoice struct {
 	ConnectionID string           `json:"connection_id" example:"con_1"`
 	Status       string           `json:"status" doc:"Status at the provider" example:"paid"`
 	Void         bool             `json:"void" doc:"Whether the invoice bills nothing, because it was voided or fully credited"`
-	Renewal      bool             `json:"renewal" doc:"Whether the invoice is the last one of its period: a renewal, the last invoice of a cancelled subscription, or Odometer's finalized standalone invoice"`
+	Renewal      bool             `json:"renewal" doc:"Whether the invoice is the last one of its period: a renewal, the last invoice of a canceled subscription, or Odometer's finalized standalone invoice"`
 	Quantity     metering.Decimal `json:"quantity" doc:"Units of the meter on the invoice"`
 	Amount       metering.Decimal `json:"amount" doc:"Amount of the meter on the invoice, before discounts and tax"`
 	Currency     string           `json:"currency" example:"USD"`

@@ -41,7 +41,7 @@ var syncVerbs = []syncVerb{
 	},
 	{
 		cancelVerb, "Cancel a sync", "Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.\n\n" + runHas,
-		"Every sync in holds_for is cancelled, because one run performs them all. The customer stays out of sync. " +
+		"Every sync in holds_for is canceled, because one run performs them all. The customer stays out of sync. " +
 			"The next sync or Auto-Sync reports the rest.",
 		(*server).cancelSync,
 	},

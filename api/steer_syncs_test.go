@@ -142,11 +142,11 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	require.Nil(t, b.readSync(t, first).Pause)
 	require.Equal(t, []string{"retry-now"}, b.temporal.runs.updates, "a pause is a row")
 
-	cancelled := b.steer(t, second, "cancel")
-	require.EqualValues(t, "failed", cancelled.Sync.Status)
-	require.Equal(t, "the sync was interrupted; sync again", cancelled.Sync.Error)
-	require.Nil(t, cancelled.Sync.Paused)
-	require.Equal(t, paused.HoldsFor, cancelled.HoldsFor)
+	canceled := b.steer(t, second, "cancel")
+	require.EqualValues(t, "failed", canceled.Sync.Status)
+	require.Equal(t, "the sync was interrupted; sync again", canceled.Sync.Error)
+	require.Nil(t, canceled.Sync.Paused)
+	require.Equal(t, paused.HoldsFor, canceled.HoldsFor)
 	require.EqualValues(t, "failed", b.readSync(t, first).Status)
 	log := b.send(t, "GET", "/v1/audit-log", "").body
 	for verb, sync := range map[string]string{"retry": first.Id, "pause": first.Id, "resume": second.Id, "cancel": second.Id} {
@@ -176,7 +176,7 @@ func TestASyncWithoutARunIsSteered(t *testing.T) {
 	}
 }
 
-func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
+func TestASyncThatSucceedsBeforeItIsCanceledHasSucceeded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
@@ -189,7 +189,7 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	require.NoError(t, err)
 	id := uuid.MustParse(path.Base(run.StatusUrl))
 	by := ledger.Steering{Actor: metering.Operator, Sync: id, Customer: acme.ID}
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, []uuid.UUID{id}, "cancelled", b.now(), func() error {
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, []uuid.UUID{id}, "canceled", b.now(), func() error {
 		return errors.New("the run may be another sync's by now")
 	}))
 	read := b.readSync(t, run)

@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestARequestThatIsCancelledLeavesNoUnratedTotals checks that a cancelled request caches no totals for the next
+// TestARequestThatIsCanceledLeavesNoUnratedTotals checks that a canceled request caches no totals for the next
 // one. The totals of other requests, including failed ones, are cached for unratedKept, which is one minute.
-func TestARequestThatIsCancelledLeavesNoUnratedTotals(t *testing.T) {
+func TestARequestThatIsCanceledLeavesNoUnratedTotals(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	c := new(clock)
@@ -24,9 +24,9 @@ func TestARequestThatIsCancelledLeavesNoUnratedTotals(t *testing.T) {
 	require.NoError(t, err)
 	s := &server{Deps: Deps{Store: store, Now: c.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, lastUnrated: kept}
 	ctx := context.WithValue(t.Context(), exchangeKey{}, &exchange{principal: Principal{Tenant: dbtest.Tenant(t, store)}})
-	cancelled, cancel := context.WithCancel(ctx)
+	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	require.Empty(t, s.recentUnrated(cancelled))
+	require.Empty(t, s.recentUnrated(canceled))
 	require.Empty(t, s.recentUnrated(ctx))
 	store.Close()
 	c.advance(unratedKept - time.Second)

@@ -194,9 +194,9 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	require.Equal(t, "1000", reports[0].Quantity.String())
 }
 
-// Fault 4: the last invoice of a cancelled subscription is a draft. The test checks that the 7 units since
+// Fault 4: the last invoice of a canceled subscription is a draft. The test checks that the 7 units since
 // the last sync are reported to the draft, and that no charge is added to it.
-func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
+func TestTheLastInvoiceOfACanceledSubscriptionTakesUsage(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.End.Add(time.Minute), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "17")}

@@ -77,7 +77,7 @@ func threshold(units string) billing.Invoice {
 	return i
 }
 
-// cut returns the last invoice of a subscription that was cancelled in January.
+// cut returns the last invoice of a subscription that was canceled in January.
 func cut(units string) billing.Invoice {
 	i := renewal(units)
 	i.Renewal, i.Period = false, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: january.Start.AddDate(0, 0, 20)}

@@ -338,7 +338,7 @@ func (l *life) invoiceIsFinal() bool {
 // idIn returns the id of the invoice, which belongs to contract c.
 func (in *invoice) idIn(c *contract) string { return fmt.Sprint(c.id, in.Start) }
 
-// hearsOf stores a final invoice that Odometer reads. If the subscription was cancelled at once, it also stores
+// hearsOf stores a final invoice that Odometer reads. If the subscription was canceled at once, it also stores
 // that the subscription has ended. If the subscription ended without this invoice, it stores only the end.
 func (l *life) hearsOf(c *contract, in *invoice) {
 	in.heard = true

@@ -63,7 +63,7 @@ type invoice struct {
 	metering.Range
 	final bool
 	heard bool // Odometer has read that it is final
-	cut   bool // its subscription was cancelled within the period
+	cut   bool // its subscription was canceled within the period
 	none  bool // its subscription ended without this invoice
 
 	void, heardVoid bool // of a standalone invoice: it was voided, and Odometer has read that

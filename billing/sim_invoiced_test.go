@@ -195,7 +195,7 @@ func cutsWindows(part metering.Range, d billing.Destination) bool {
 	return width > 0 && end.After(part.End)
 }
 
-// checkLast checks that a subscription cancelled at its period's end has received all usage of that period, if
+// checkLast checks that a subscription canceled at its period's end has received all usage of that period, if
 // the outcomes of the reports are known. A subscription is no longer read if another one runs beside it.
 func (l *life) checkLast(c *contract) {
 	if len(l.presents()) > 0 || c.isBeside() {

@@ -577,9 +577,9 @@ func TestAnArchivedMeterKeepsItsDefinition(t *testing.T) {
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("200", within)
 	property := "b"
-	_, cancelled, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{ValueProperty: &property})
+	_, canceled, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{ValueProperty: &property})
 	require.NoError(t, err)
-	require.NotNil(t, cancelled)
+	require.NotNil(t, canceled)
 	require.NoError(t, b.store.Meters.Archive(t.Context(), b.tenant, metering.Operator, b.meter.Slug, b.now))
 	b.useAt("400", within)
 	version, err := b.store.Meters.Unarchive(t.Context(), b.tenant, metering.Operator, b.meter.Slug)

@@ -96,12 +96,12 @@ func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {
 	b.accept()
 }
 
-func TestCancellingEndsAPause(t *testing.T) {
+func TestCancelingEndsAPause(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	sync := b.request()
 	b.pause("for a while")
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{sync}, "cancelled", b.now, func() error { return nil }))
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{sync}, "canceled", b.now, func() error { return nil }))
 	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncFailed, read.Status)
@@ -109,20 +109,20 @@ func TestCancellingEndsAPause(t *testing.T) {
 	require.False(t, b.resume("again"))
 }
 
-// TestNobodyTakesASyncThatIsBeingCancelled checks that a pass does not begin a sync that is being cancelled. Another
-// run, such as the successor of the cancelled one, may begin a pass before the cancellation is committed.
-func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
+// TestNobodyTakesASyncThatIsBeingCanceled checks that a pass does not begin a sync that is being canceled. Another
+// run, such as the successor of the canceled one, may begin a pass before the cancellation is committed.
+func TestNobodyTakesASyncThatIsBeingCanceled(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
 	watch := b.connect()
-	cancelled, taken := b.request(), make(chan ledger.Begun, 1)
+	canceled, taken := b.request(), make(chan ledger.Begun, 1)
 	cancel := func(run func() error) error {
-		return b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{cancelled}, "cancelled", b.now, run)
+		return b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{canceled}, "canceled", b.now, run)
 	}
 	down := errors.New("Temporal does not answer")
 	require.ErrorIs(t, cancel(func() error { return down }), down)
-	read, err := b.store.Syncs.Get(t.Context(), b.tenant, cancelled)
+	read, err := b.store.Syncs.Get(t.Context(), b.tenant, canceled)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncRequested, read.Status)
 
@@ -138,7 +138,7 @@ func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	require.Zero(t, (<-taken).Requests)
 	later := b.request()
 	b.finish(b.begin().PassID, ledger.Answer{})
-	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(cancelled).Status, b.sync(later).Status})
+	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(canceled).Status, b.sync(later).Status})
 }
 
 // TestNothingIsPlannedOnceAPauseHasReturned checks that a plan that runs concurrently with a pause either precedes the

@@ -36,5 +36,5 @@ func (a *failingActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	info := activity.GetInfo(ctx)
 	a.log.WarnContext(ctx, "activity failed", "activity", info.ActivityType.Name, "workflow_id", info.WorkflowExecution.ID,
 		"run_id", info.WorkflowExecution.RunID, "attempt", info.Attempt, "error", err)
-	return result, activities.Failure(activities.UnlessCancelled(ctx, err))
+	return result, activities.Failure(activities.UnlessCanceled(ctx, err))
 }

@@ -115,7 +115,7 @@ func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {
 		"rotate_credential_finished_now": {metering.APIKeyCredential, time.Hour, func(run string) {
 			require.NoError(t, s.update(run, "finish-now"))
 		}, metering.RotationFinished},
-		"rotate_credential_cancelled": {metering.WebhookCredential, time.Hour, func(run string) {
+		"rotate_credential_canceled": {metering.WebhookCredential, time.Hour, func(run string) {
 			s.awaitDetails(run, "are both valid until")
 			require.NoError(t, s.temporal.CancelWorkflow(t.Context(), run, ""))
 		}, metering.RotationKept},

@@ -75,9 +75,9 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncIsCancelledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. The ledger
+// TestASyncIsCanceledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. The ledger
 // has the reports that the run has sent, so the next sync continues from these reports.
-func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
+func TestASyncIsCanceledAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -105,9 +105,9 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce cancels a sync and requests another one. The request starts
+// TestASyncThatIsRequestedAsACanceledRunEndsBeginsAtOnce cancels a sync and requests another one. The request starts
 // the new run, so the new sync does not wait until a worker polls for it.
-func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
+func TestASyncThatIsRequestedAsACanceledRunEndsBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -115,12 +115,12 @@ func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 		s.use("5")
 		s.behave(`{"status":503,"times":1000}`)
 		deliveries := len(s.received())
-		cancelled := s.request()
+		canceled := s.request()
 		s.awaitDeliveries(deliveries + 1)
-		s.cancel(cancelled, []uuid.UUID{cancelled})
+		s.cancel(canceled, []uuid.UUID{canceled})
 		s.behave(`{"times":0}`)
 		sync := s.await(s.request())
-		require.Equal(t, metering.SyncFailed, s.await(cancelled).Status)
+		require.Equal(t, metering.SyncFailed, s.await(canceled).Status)
 		require.Equal(t, metering.SyncSucceeded, sync.Status)
 		require.Equal(t, string(metering.Manual), s.triggerOf(workflows.SyncCustomerID(s.tenant, s.customer.ID)), "a run that the worker begins by itself is scheduled")
 	}

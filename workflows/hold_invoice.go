@@ -255,7 +255,7 @@ func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, ho
 		summary:  fmt.Sprintf("Hold an invoice of %s until it matches the reported usage", customer),
 		details: "Keeps an invoice a draft until the usage of its period is reported, counted and equal to the invoice, and then releases it. " +
 			"An invoice that differs waits for POST /v1/billing/holds/" + hold.String() + "/release; without it, the provider finalizes the invoice at the deadline. " +
-			"The update retry-now compares it at once. If the run is cancelled, the worker starts another one. " + inAPI(customer),
+			"The update retry-now compares it at once. If the run is canceled, the worker starts another one. " + inAPI(customer),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running),

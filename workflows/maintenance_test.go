@@ -114,7 +114,7 @@ func TestARotationThatIsGoneFails(t *testing.T) {
 	require.ErrorContains(t, f.GetWorkflowError(), "there is no such rotation")
 }
 
-func TestACancelledEventIsNotRecordedAsHandled(t *testing.T) {
+func TestACanceledEventIsNotRecordedAsHandled(t *testing.T) {
 	h := newHappening(t)
 	h.sync = func(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Hour) }
 	h.RegisterDelayedCallback(h.CancelWorkflow, 10*time.Minute)

@@ -269,7 +269,7 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 	require.Equal(t, []uuid.UUID{l.reports[0].ID}, l.finished[0].Reports)
 }
 
-func TestCancellingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
+func TestCancelingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
 	for name, stop := range map[string]func(l *quantityLedger, cancel func()){
 		"reading the side": func(l *quantityLedger, cancel func()) {
 			l.read = func() error {

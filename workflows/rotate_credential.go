@@ -143,7 +143,7 @@ func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationI
 		id:       RotateCredentialID(tenant, rotation),
 		summary:  fmt.Sprintf("Rotate a credential of %s", tenant),
 		details: "Revokes the old credential at the end of the overlap with the new one, and warns if it is still used shortly before. " +
-			"The update finish-now revokes it at once; cancelling the run keeps both. The run contains neither credential.",
+			"The update finish-now revokes it at once; canceling the run keeps both. The run contains neither credential.",
 		tenant:   tenant,
 		priority: background,
 		signal:   rotationChanged,

@@ -123,7 +123,7 @@ func TestFinishNowIsAnsweredOnceTheOldCredentialIsRevoked(t *testing.T) {
 	require.True(t, r.atOnce)
 }
 
-func TestCancellingARotationKeepsBothCredentials(t *testing.T) {
+func TestCancelingARotationKeepsBothCredentials(t *testing.T) {
 	r := newRotation(t)
 	r.RegisterDelayedCallback(r.CancelWorkflow, time.Hour)
 	outcome, after, details := r.run(t)

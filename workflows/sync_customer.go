@@ -376,7 +376,7 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
 		details: fmt.Sprintf("Reports the usage of %[2]s to the billing provider of %[1]s, one stored report at a time. "+
-			"Cancelling the run fails the open sync requests; reports that were sent stay recorded. %[3]s", tenant, customer, inAPI(customer)),
+			"Canceling the run fails the open sync requests; reports that were sent stay recorded. %[3]s", tenant, customer, inAPI(customer)),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),

@@ -435,7 +435,7 @@ func TestSyncCustomerOutlastsAFailingDatabase(t *testing.T) {
 	require.Equal(t, 5, w.reported)
 }
 
-func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
+func TestSyncCustomerAnswersTheRequestsWhenCanceled(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(int) error { return down() }
@@ -447,9 +447,9 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 	require.NotNil(t, w.outstanding)
 }
 
-// TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun checks that the next run handles a sync that is
+// TestSyncCustomerLeavesWhatIsRequestedWhileItIsCanceledToAnotherRun checks that the next run handles a sync that is
 // requested after the cancellation and before the run's end.
-func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *testing.T) {
+func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCanceledToAnotherRun(t *testing.T) {
 	w := newWorld(t)
 	w.request(0)
 	w.RegisterDelayedCallback(w.CancelWorkflow, 5*time.Minute)
@@ -463,7 +463,7 @@ func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *test
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	var in workflows.SyncCustomerInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
-	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2}, in, "what operators asked of the cancelled run has ended with it")
+	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2}, in, "what operators asked of the canceled run has ended with it")
 }
 
 func TestSyncCustomerContinuesAsNewWhereRequestsKeepComing(t *testing.T) {

@@ -109,7 +109,7 @@ func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor mete
 }
 
 // Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A
-// backfill of the meter ends. If it was of a changed definition, the change is cancelled: the meter keeps the
+// backfill of the meter ends. If it was of a changed definition, the change is canceled: the meter keeps the
 // definition that reads use. If it was the meter's first, the meter has no usage.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -119,7 +119,7 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		if m.Version.Status == metering.Backfilling {
 			err = countNothing(ctx, tx, tenant, m.Version)
-		} else if err = auditCancelled(ctx, tx, tenant, actor, m); err == nil {
+		} else if err = auditCanceled(ctx, tx, tenant, actor, m); err == nil {
 			err = stopCounting(ctx, tx, tenant, m.Version)
 		}
 		if err != nil {
@@ -129,9 +129,9 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// auditCancelled records in the audit log that a change of the meter's definition is cancelled, if such a change is
+// auditCanceled records in the audit log that a change of the meter's definition is canceled, if such a change is
 // being backfilled.
-func auditCancelled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, m metering.Meter) error {
+func auditCanceled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, m metering.Meter) error {
 	latest, err := LatestMeterVersion(ctx, tx, tenant, m.ID)
 	if err != nil || latest.SameCounting(m.Version) {
 		return err

@@ -128,11 +128,11 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 		if err := recordSyncEnd(ctx, tx, tenant, by.Customer, failed, failure, now); err != nil {
 			return err
 		}
-		cancelled := make([]string, len(failed))
+		canceled := make([]string, len(failed))
 		for i, id := range failed {
-			cancelled[i] = id.String()
+			canceled[i] = id.String()
 		}
-		return audit.RecordDecision(ctx, tx, tenant, by.decision("cancel"), nil, audit.Fields{"customer_id": by.Customer.String(), "cancelled": cancelled})
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("cancel"), nil, audit.Fields{"customer_id": by.Customer.String(), "canceled": canceled})
 	})
 	if err != nil {
 		return fmt.Errorf("cancel sync: %w", err)

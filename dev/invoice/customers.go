@@ -46,9 +46,9 @@ var (
 	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
 	twice     = customer{kind: "two subscriptions", id: "twice", subscriptions: [][]string{{"calls"}, {"hours"}}}
 	apart     = customer{kind: "two subscriptions, other periods", id: "apart", subscriptions: [][]string{{"calls"}, {"hours"}}}
-	ending    = one("cancelled at the period's end", "ending")
-	ended     = one("cancelled at once", "ended")
-	cutOff    = one("cancelled at once, no invoice", "cut-off")
+	ending    = one("canceled at the period's end", "ending")
+	ended     = one("canceled at once", "ended")
+	cutOff    = one("canceled at once, no invoice", "cut-off")
 	classic   = one("price swapped, classic", "classic")
 	flexible  = one("price swapped, flexible", "flexible")
 	trying    = one("trial", "trying")
@@ -64,7 +64,7 @@ var (
 	afterTest = one("live after test", "after-test")
 
 	amounts        = one("amounts: renewal", "amounts")
-	amountsEnding  = one("amounts: cancelled at the end", "amounts-ending")
+	amountsEnding  = one("amounts: canceled at the end", "amounts-ending")
 	amountsSwapped = one("amounts: price swapped", "amounts-swapped")
 	amountsLate    = one("amounts: usage after the closing", "amounts-late")
 	amountsOwn     = customer{kind: "amounts: no subscription", id: "amounts-own", unsubscribed: []string{"calls", "seats"}}

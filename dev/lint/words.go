@@ -97,6 +97,8 @@ var Retired = []Word{
 	{"billing sync failed", "sync failed", Anywhere},
 	{"billing discrepancy", "discrepancy detected", Anywhere},
 	{"member reset asked", "password reset requested", Anywhere},
+	{"cancelled", "canceled", Anywhere},
+	{"cancelling", "canceling", Anywhere},
 }
 
 // In returns the retired terms in an identifier or a text, in the order of Retired.

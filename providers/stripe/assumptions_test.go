@@ -24,7 +24,7 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	for name, try := range map[string]func(*contract){
 		"a draft takes usage until it is final":                (*contract).tryDraft,
 		"two items on one meter are both billed":               (*contract).tryTwoItems,
-		"a cancelled subscription's last invoice is a draft":   (*contract).tryCancelled,
+		"a canceled subscription's last invoice is a draft":   (*contract).tryCanceled,
 		"a swap bills no usage of before it":                   (*contract).trySwap,
 		"a swap in flexible mode bills what was reported then": (*contract).tryFlexibleSwap,
 		"a trial's usage is never billed":                      (*contract).tryTrial,
@@ -150,7 +150,7 @@ func (c *contract) tryTwoItems() {
 	}
 }
 
-func (c *contract) tryCancelled() {
+func (c *contract) tryCanceled() {
 	c.begin(c.calls(), "cancel_at_period_end", "true")
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
 	c.advance(c.period.End.Add(20 * time.Minute))

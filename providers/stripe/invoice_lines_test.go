@@ -210,17 +210,17 @@ func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
 	}
 }
 
-// TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod checks that the last invoice of a subscription
-// that is cancelled at once is treated as the renewal of its period, because no renewal follows. The invoice
+// TestTheLastInvoiceOfWhatWasCanceledAtOnceEndsItsPeriod checks that the last invoice of a subscription
+// that is canceled at once is treated as the renewal of its period, because no renewal follows. The invoice
 // of any other change is not.
-func TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod(t *testing.T) {
+func TestTheLastInvoiceOfWhatWasCanceledAtOnceEndsItsPeriod(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, path string
 		form         []string
 		last         bool
 	}{
-		"Cancelled": {http.MethodDelete, "/v1/subscriptions/sub_cus_1", []string{"invoice_now", "true"}, true},
+		"Canceled": {http.MethodDelete, "/v1/subscriptions/sub_cus_1", []string{"invoice_now", "true"}, true},
 		"Changed":   {http.MethodPost, "/v1/subscriptions/sub_cus_1", []string{"billing_cycle_anchor", "now"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -369,7 +369,7 @@ func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
 	}
 }
 
-func TestACancelledCallIsCancelled(t *testing.T) {
+func TestACanceledCallIsCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

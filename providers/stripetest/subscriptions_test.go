@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// TestACancelledSubscriptionGetsItsLastInvoice checks that a subscription that is cancelled at its period's
+// TestACanceledSubscriptionGetsItsLastInvoice checks that a subscription that is canceled at its period's
 // end gets the invoice of that period. The invoice is a draft that accepts usage for an hour.
-func TestACancelledSubscriptionGetsItsLastInvoice(t *testing.T) {
+func TestACanceledSubscriptionGetsItsLastInvoice(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)

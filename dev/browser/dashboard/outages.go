@@ -28,7 +28,7 @@ func (w walk) outages(ctx context.Context, mark string) error {
 		press("Pause"), see("until the customer is resumed"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
 		press("Resume"), see("that are still to be sent"), fill("Reason", "Stripe has answered"), press("Resume"), miss("that are still to be sent"), miss("Stripe is asked by"),
 		press("Retry"), see("is sent now"), fill("Reason", "Stripe has answered"), press("Retry"), miss("is sent now"),
-		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"), w.here("sync-cancelled", "main dl"),
+		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"), w.here("sync-canceled", "main dl"),
 		w.behave(`{"times":0}`), press("Sync again"), see("succeeded"),
 	)
 	if err != nil {

@@ -19,7 +19,7 @@ beforeEach(() => {
 test("a delivery that was given up is opened, and does not say that it waits", async () => {
   open("/developers/webhooks/whk_1");
   fireEvent.click(await screen.findByRole("button", { name: "member.invited" }));
-  await screen.findByText("The delivery was cancelled before the message was sent.");
+  await screen.findByText("The delivery was canceled before the message was sent.");
   expect(router.state.location.href).toBe("/developers/webhooks/whk_1?message=msg_1");
   expect((await screen.findByLabelText("The body of the message")).textContent).toBe(`{"type":"member.invited"}`);
 });
@@ -30,7 +30,7 @@ test("what is redelivered waits again", async () => {
     return [202, {}];
   };
   open("/developers/webhooks/whk_1?message=msg_1");
-  await screen.findByText("The delivery was cancelled before the message was sent.");
+  await screen.findByText("The delivery was canceled before the message was sent.");
   await press("Redeliver");
   await within(await screen.findByRole("table", { name: "The deliveries" })).findByText("The message was not sent yet.");
 });

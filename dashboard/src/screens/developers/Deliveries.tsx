@@ -138,7 +138,7 @@ function Message({ webhook, delivery }: Props) {
 }
 
 function Attempts({ made, status }: { made: Schema<"Attempt">[]; status: Status }) {
-  if (made.length === 0) return <p className="muted">{status === "pending" ? "The message was not sent yet." : "The delivery was cancelled before the message was sent."}</p>;
+  if (made.length === 0) return <p className="muted">{status === "pending" ? "The message was not sent yet." : "The delivery was canceled before the message was sent."}</p>;
   return (
     <ol className={styles.attempts} aria-label="Attempts">
       {made.map(({ at, status, problem, took_ms }) => (

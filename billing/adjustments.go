@@ -286,7 +286,7 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	}
 }
 
-// excludedIn returns ExcludedLateCurrency if the invoice has another currency than the amount, else "". The invoice is
+// excludedIn returns ExcludedLateCurrency if the invoice's currency differs from the amount's, else "". The invoice is
 // the period's own one if target is OwnInvoice, else the subscription's next one. If its currency is unknown,
 // excludedIn returns "".
 func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode {

@@ -285,7 +285,7 @@ func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
 	require.Equal(t, []billing.Kind{billing.QuantityReport}, kinds(), "while the last invoice is a draft")
 }
 
-// Late usage in another currency than the subscription's is booked and not charged. Such late usage keeps no period
+// Late usage with a currency that differs from the subscription's is booked and not charged. Such late usage keeps no period
 // open.
 func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	t.Parallel()

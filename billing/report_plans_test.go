@@ -47,7 +47,7 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	require.Equal(t, lease, plan.ReplanAt)
 }
 
-// If a period closes with other units than the provider was reported, the oldest open period bills the difference.
+// If the units of a closed period differ from the reported units, the oldest open period bills the difference.
 // The plan clears that period's watermark, which marks it as not fully reported.
 func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// restored returns facts after a restore one day ago. Of January's 12 units, the ledger has 4 as reported to the
-// current connection and 3 as reported to another one. The provider's totals were not read since the restore.
+// restored returns facts after a restore one day ago. The ledger has 4 of January's 12 units as reported to the current
+// connection, and 3 as reported to another one. The provider's totals were not read since the restore.
 func restored() billing.Facts {
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Epoch, f.Unread = f.Now.AddDate(0, 0, -1).Unix(), true

@@ -308,7 +308,7 @@ func (p *pass) look(r *storedReport) billing.State {
 	if counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now); counted.Equal(before.Add(r.Quantity)) {
 		return billing.Accepted
 	}
-	return billing.InDoubt // what is counted may be behind
+	return billing.InDoubt // the count may be behind
 }
 
 // ended reports whether the report's series is of the same target and period as s, and began before the part.

@@ -75,7 +75,7 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	require.Equal(t, "100", open.Adjustments[0].Amount.String(), "800 less the 700 that February has billed")
 }
 
-// An adjustment in another currency than the meter's line has a separate total.
+// An adjustment with a currency that differs from the meter's line has a separate total.
 func TestTotalsAreByCurrency(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))

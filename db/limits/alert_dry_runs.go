@@ -355,8 +355,8 @@ func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.W
 	return read, read.LoadEdges(d.ctx)
 }
 
-// compareSilence adds the days on which customers, who then had the alert's plan, had been silent for too long. It adds
-// up to dryRunFirings + 1 of all batches.
+// compareSilence adds the days on which customers with the alert's plan had been silent for too long, up to dryRunFirings
+// + 1 of all batches.
 func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 	a, rest := d.alert(), dryRunFirings+1-len(d.run.Firings)
 	rows, err := d.tx.Query(d.ctx, `

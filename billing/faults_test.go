@@ -400,7 +400,7 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 	require.Equal(t, january.End, plan.Reports[0].Window.End, "a time whose invoice is final")
 }
 
-// Fault 15: the test checks that 40 late units stay in the target period's statement after their events are
+// Fault 14: the test checks that 40 late units stay in the target period's statement after their events are
 // deleted.
 func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ type HeldLine struct {
 	Outstanding bool // the outcome of a report is not known yet
 }
 
-// HeldSync is the sync that was requested for a hold after the grace.
+// HeldSync is the customer's last sync since the one that was requested for a hold after the grace.
 type HeldSync struct {
 	Status   metering.SyncStatus // "": no sync was requested
 	Excluded []Exclusion

@@ -100,7 +100,7 @@ var holdReasons = table[HoldCode]{
 	{HoldSyncFailed, Text{"the customer's sync has failed; it is retried automatically", "Read the error of the customer's latest sync, and correct its cause."}},
 	{HoldExcluded, Text{
 		"{meter}: the invoice bills the meter, but the meter's usage could not be reported",
-		"Follow the next step of the excluded meter in the customer's latest sync. Then release the invoice.",
+		"Follow the next step of the excluded meter in the customer's latest sync, and sync again. The invoice is then compared again. Or release the invoice.",
 	}},
 	{HoldNoLine, Text{
 		"{meter}: {ours} was reported, and no line of the invoice bills it",

@@ -239,6 +239,36 @@ func TestWhatDisagreedStaysKnownWhereAnOperatorReleasesTheInvoice(t *testing.T) 
 	require.Equal(t, found, b.lookAt(id).Reasons)
 }
 
+// TestAnExcludedMeterOfAHoldIsClearedByALaterSync requests a sync for a hold, which excludes the meter. A later sync
+// reports the meter.
+func TestAnExcludedMeterOfAHoldIsClearedByALaterSync(t *testing.T) {
+	t.Parallel()
+	b, in := heldBiller(t)
+	id := b.takenHold(in)
+	excluded := billing.Exclusion{MeterID: b.meter.ID, MeterSlug: b.meter.Slug, ExclusionReason: billing.NoTarget("no subscription item has its price")}
+	earlier := b.request()
+	b.finish(b.begin().PassID, ledger.Answer{})
+	requested := b.request()
+	synced := func() billing.HeldSync {
+		look, err := b.store.Holds.Look(t.Context(), b.tenant, id, &requested, b.now)
+		require.NoError(t, err)
+		return look.Facts.Sync
+	}
+	require.Equal(t, billing.HeldSync{Status: metering.SyncRequested}, synced(), "%s is earlier", earlier)
+	b.finish(b.begin().PassID, ledger.Answer{Excluded: []billing.Exclusion{excluded}})
+	require.Equal(t, billing.HeldSync{Status: metering.SyncSucceeded, Excluded: []billing.Exclusion{excluded}}, synced())
+
+	b.request()
+	require.Len(t, synced().Excluded, 1)
+	failed := b.begin().PassID
+	require.Len(t, synced().Excluded, 1)
+	b.finish(failed, ledger.Answer{Error: "the provider answered 500"})
+	require.Len(t, synced().Excluded, 1)
+	b.request()
+	b.finish(b.begin().PassID, ledger.Answer{})
+	require.Equal(t, billing.HeldSync{Status: metering.SyncSucceeded}, synced())
+}
+
 func TestAnOperatorAsksForAReleaseOnceAndWithAReason(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)

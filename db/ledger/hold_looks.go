@@ -150,8 +150,8 @@ type HoldLook struct {
 	terms    map[metering.MeterID]*billing.Terms // our terms
 }
 
-// Look reads the stored state of a held invoice, and the state of the sync that was requested for the invoice. sync is
-// nil if no sync was requested.
+// Look reads the stored state of a held invoice, and the state of the customer's last sync since the sync that was
+// requested for the invoice. sync is nil if no sync was requested.
 func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
 		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))
@@ -171,7 +171,7 @@ func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.H
 		err = json.Unmarshal(draft, &l.Facts.Before)
 	}
 	if err == nil && sync != nil {
-		l.Facts.Sync, err = s.syncOf(ctx, tenant, *sync)
+		l.Facts.Sync, err = s.syncSince(ctx, tenant, l.CustomerID, *sync)
 	}
 	if err != nil {
 		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))
@@ -179,8 +179,18 @@ func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.H
 	return l, nil
 }
 
-func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUID) (of billing.HeldSync, err error) {
-	err = s.pool.QueryRow(ctx, `select status from billing_syncs where tenant_id = $1 and id = $2`, tenant, id).Scan(&of.Status)
+// syncSince returns the customer's newest successful sync, from the given sync on. If none was successful, it returns the
+// newest one. So a meter that an operator has corrected is no longer excluded after the next sync.
+func (s Holds) syncSince(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, first uuid.UUID) (of billing.HeldSync, err error) {
+	var id uuid.UUID
+	err = s.pool.QueryRow(ctx, `
+		select id, status
+		from billing_syncs
+		where tenant_id = $1
+		  and customer_id = $2
+		  and id >= $3
+		order by status = 'succeeded' desc, id desc
+		limit 1`, tenant, customer, first).Scan(&id, &of.Status)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return of, nil
 	}

@@ -47,7 +47,7 @@ func TestWhatNeedsAttentionIsCountedAndPaged(t *testing.T) {
 	require.Len(t, first.Causes, 1)
 	require.Equal(t, "the webhook answered 400", first.Causes[0].Cause)
 	item := first.Data[0]
-	require.Equal(t, []string{"sync_failed", "failing-0", "Fix the cause, then sync the customer again.", "/v1/billing/syncs/" + item.Id},
+	require.Equal(t, []string{"sync_failed", "failing-0", "Fix the cause, then sync the customer again. If a report is in state in_doubt, you can also resolve it with POST /v1/billing/reports/{id}/resolve.", "/v1/billing/syncs/" + item.Id},
 		[]string{string(item.Kind), item.Customer.ExternalId, item.Action, item.Url})
 	second := b.listAttention(t, "page_size=2&page_token="+*first.NextPageToken)
 	require.Len(t, second.Data, 1)

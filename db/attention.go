@@ -85,7 +85,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   FailedSync,
-		action: "Fix the cause, then sync the customer again.",
+		action: "Fix the cause, then sync the customer again. If a report is in state in_doubt, you can also resolve it with POST /v1/billing/reports/{id}/resolve.",
 		items: `
 		  select s.id::text, '', s.customer_id, s.error, s.failing_since, null::timestamptz, '/v1/billing/syncs/' || s.id
 		  from billing_syncs s

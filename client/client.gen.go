@@ -8025,7 +8025,7 @@ type ReconciledInvoice struct {
 	// Quantity Units of the meter on the invoice
 	Quantity json.Number `json:"quantity"`
 
-	// Renewal Whether the invoice is the last one of its period: a renewal, the last invoice of a cancelled subscription, or Odometer's finalized standalone invoice
+	// Renewal Whether the invoice is the last one of its period: a renewal, the last invoice of a canceled subscription, or Odometer's finalized standalone invoice
 	Renewal bool `json:"renewal"`
 
 	// Status Status at the provider
@@ -13161,7 +13161,7 @@ type ClientInterface interface {
 
 	// UnarchiveCustomer Unarchive a customer
 	//
-	// Shows the customer in lists again. Repeating the request changes nothing.
+	// Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 	UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -13488,7 +13488,7 @@ type ClientInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -13502,7 +13502,7 @@ type ClientInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -16324,7 +16324,7 @@ func (c *Client) WithdrawCustomerPricing(ctx context.Context, externalId string,
 
 // UnarchiveCustomer Unarchive a customer
 //
-// Shows the customer in lists again. Repeating the request changes nothing.
+// Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased.
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16981,7 +16981,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -17005,7 +17005,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -28271,7 +28271,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
-	// Shows the customer in lists again. Repeating the request changes nothing.
+	// Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28616,7 +28616,7 @@ type ClientWithResponsesInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -28630,7 +28630,7 @@ type ClientWithResponsesInterface interface {
 	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -38798,7 +38798,7 @@ func (c *ClientWithResponses) WithdrawCustomerPricingWithResponse(ctx context.Co
 
 // UnarchiveCustomerWithResponse Unarchive a customer
 //
-// Shows the customer in lists again. Repeating the request changes nothing.
+// Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -39341,7 +39341,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -39361,7 +39361,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 // Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //

@@ -1426,7 +1426,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a customer
-         * @description Shows the customer in lists again. Repeating the request changes nothing.
+         * @description Shows the customer in lists again. Repeating the request changes nothing. Returns 409 if the customer is erased.
          */
         post: operations["unarchive-customer"];
         delete?: never;
@@ -1816,7 +1816,7 @@ export interface paths {
          * @description Hides the meter from lists. The meter stops counting new events.
          *
          *     - Usage that the meter has counted is kept and billed. A base price is still charged.
-         *     - A running backfill stops. If the backfill is of a changed definition, the change is cancelled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
+         *     - A running backfill stops. If the backfill is of a changed definition, the change is canceled: the meter keeps the definition in `current`. If the backfill is the meter's first one, the meter has no usage.
          *
          *     If the charges of a begun billing period would change, or the currency of the prices of a later one, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -7244,7 +7244,7 @@ export interface components {
              * @description Units of the meter on the invoice
              */
             quantity: string;
-            /** @description Whether the invoice is the last one of its period: a renewal, the last invoice of a cancelled subscription, or Odometer's finalized standalone invoice */
+            /** @description Whether the invoice is the last one of its period: a renewal, the last invoice of a canceled subscription, or Odometer's finalized standalone invoice */
             renewal: boolean;
             /**
              * @description Status at the provider

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -132,7 +133,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
-	s.heavy, s.reserver = newHeavyTurns(), deps.Store.NewReserver(s.sharedNow)
+	s.heavy, s.reserver = newHeavyTurns(runtime.GOMAXPROCS(0)), deps.Store.NewReserver(s.sharedNow)
 	s.processors, s.series, s.providerReads = newProcessors(), newSeries(), fair.NewShares[metering.TenantID](maxProviderReads)
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})

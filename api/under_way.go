@@ -30,14 +30,20 @@ const (
 	maxReading = 2 // reading at once; the rest of the capacity serves other requests
 )
 
-// heavyTurns limits the number of heavy requests that are in progress and that read at once.
+// heavyTurns limits the number of heavy requests that are in progress and that read at once. A long read occupies a
+// processor, of the database or of this process. At most half of the processors read batches after the first, so
+// that the long reads of several tenants leave processors to short requests.
 type heavyTurns struct {
 	begun   *fair.Shares[metering.TenantID] // up to maxHeavy
 	reading *fair.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
+	batches *fair.Shares[metering.TenantID] // up to half of the processors, each for one batch after a request's first
 }
 
-func newHeavyTurns() heavyTurns {
-	return heavyTurns{fair.NewShares[metering.TenantID](maxHeavy), fair.NewShares[metering.TenantID](maxReading)}
+func newHeavyTurns(processors int) heavyTurns {
+	return heavyTurns{
+		fair.NewShares[metering.TenantID](maxHeavy), fair.NewShares[metering.TenantID](maxReading),
+		fair.NewShares[metering.TenantID](int64(max(1, processors/2))),
+	}
 }
 
 // newSeries divides the reads of time series among the tenants. A time series can have thousands of groups and
@@ -96,23 +102,49 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 		turns.begun.Give(tenant, 1)
 		return errHeavy.Because(err)
 	}
-	reads := true
-	x.endTurn = sync.OnceFunc(func() {
-		if reads {
-			turns.reading.Give(tenant, 1)
-		}
-		turns.begun.Give(tenant, 1)
-	})
+	turn := &heavyTurn{heavyTurns: turns, tenant: tenant, reads: true}
+	x.endTurn, x.yield = sync.OnceFunc(turn.end), turn.nextBatch
 	x.atEnd(x.endTurn)
-	x.yield = func(ctx context.Context) error {
-		if !reads {
-			return context.Cause(ctx) // the turn ended when ctx was canceled
-		}
-		err := turns.reading.Yield(ctx, tenant)
-		reads = err == nil
+	return nil
+}
+
+// heavyTurn contains the shares that a heavy request holds.
+type heavyTurn struct {
+	heavyTurns
+
+	tenant  metering.TenantID
+	reads   bool // holds one of reading
+	inBatch bool // holds one of batches
+}
+
+// nextBatch lets other tenants read, and then waits until the request may read its next batch.
+func (t *heavyTurn) nextBatch(ctx context.Context) error {
+	if !t.reads {
+		return context.Cause(ctx) // the turn ended when ctx was canceled
+	}
+	t.endBatch()
+	if err := t.reading.Yield(ctx, t.tenant); err != nil {
+		t.reads = false
 		return err
 	}
-	return nil
+	err := t.batches.Wait(ctx, t.tenant)
+	t.inBatch = err == nil
+	return err
+}
+
+func (t *heavyTurn) endBatch() {
+	if t.inBatch {
+		t.batches.Give(t.tenant, 1)
+		t.inBatch = false
+	}
+}
+
+func (t *heavyTurn) end() {
+	t.endBatch()
+	if t.reads {
+		t.reading.Give(t.tenant, 1)
+	}
+	t.begun.Give(t.tenant, 1)
 }
 
 // beginSeries waits until a request may read a time series. Its turn ends when its response is ready.

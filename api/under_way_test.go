@@ -17,7 +17,7 @@ import (
 func TestFewHeavyRequestsBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newHeavyTurns()
+		turns := newHeavyTurns(2)
 		require.True(t, turns.begun.Take(2, maxHeavy/2))
 		require.True(t, turns.begun.Take(3, maxHeavy/4))
 		require.True(t, turns.begun.Take(4, maxHeavy/4))
@@ -31,6 +31,45 @@ func TestFewHeavyRequestsBegin(t *testing.T) {
 		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(new(exchange).beginHeavy(t.Context(), turns, 1)))
 		require.True(t, turns.begun.Take(1, 1), "who waits in vain for its turn has not begun")
 	})
+}
+
+// TestLongReadsLeaveHalfOfTheProcessors checks that two tenants read their batches after the first one after the other
+// on two processors, and at the same time on four.
+func TestLongReadsLeaveHalfOfTheProcessors(t *testing.T) {
+	t.Parallel()
+	for processors, together := range map[int]bool{1: false, 2: false, 3: false, 4: true} {
+		synctest.Test(t, func(t *testing.T) {
+			turns, ours, theirs := newHeavyTurns(processors), new(exchange), new(exchange)
+			require.NoError(t, ours.beginHeavy(t.Context(), turns, 1))
+			require.NoError(t, theirs.beginHeavy(t.Context(), turns, 2), "the first batch")
+			require.NoError(t, ours.yieldTurn(t.Context()))
+			var began []*exchange
+			begin := func(x *exchange) {
+				go func() {
+					if x.yieldTurn(t.Context()) == nil {
+						began = append(began, x)
+					}
+				}()
+				synctest.Wait()
+			}
+			begin(theirs)
+			if !together {
+				require.Empty(t, began, "%d processors", processors)
+				begin(ours)
+			}
+			require.Equal(t, []*exchange{theirs}, began, "%d processors", processors)
+			theirs.answerMade()
+			synctest.Wait()
+			for _, x := range []*exchange{ours, theirs} {
+				for _, end := range x.ends {
+					end()
+				}
+			}
+			require.True(t, turns.begun.Take(1, maxHeavy))
+			require.True(t, turns.reading.Take(1, maxReading))
+			require.True(t, turns.batches.Take(1, int64(max(1, processors/2))))
+		})
+	}
 }
 
 // takenBy calls take before it writes a part of a response.
@@ -49,7 +88,7 @@ func (w takenBy) Write(b []byte) (int, error) {
 // response to the client, which may be slow.
 func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
 	t.Parallel()
-	turns, x := newHeavyTurns(), new(exchange)
+	turns, x := newHeavyTurns(2), new(exchange)
 	require.NoError(t, x.beginHeavy(t.Context(), turns, 1))
 	taken := false
 	client := takenBy{httptest.NewRecorder(), func() {

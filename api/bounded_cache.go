@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// cachedFor is the time for which a boundedCache returns a value. The warnings about events need these values,
-	// and reading them for each request would take too long.
+	// cachedFor is the time for which a boundedCache returns a value. The warnings about events and the list of
+	// attention entries need these values, and reading them for each request would take too long.
 	cachedFor = time.Minute
 	// maxCachedBytes is the maximum size of a boundedCache in memory.
 	maxCachedBytes = 8 << 20

@@ -15,7 +15,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -26,6 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/fair"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/db/usage"
@@ -95,7 +95,7 @@ type server struct {
 	failures      *failures
 	refusals      refusals
 	listings      listings
-	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
+	unratedKept   *boundedCache[metering.TenantID, []ledger.UnratedTotal]
 	firstKept     keptCustomers[time.Time] // the start of the first billing period
 	metersKept    *boundedCache[metering.TenantID, []catalog.DimensionMeter]
 	termsKept     keptCustomers[[]billing.DimensionTerms]
@@ -147,11 +147,8 @@ func New(deps Deps) (http.Handler, error) {
 	if s.listings.recorded, err = simplelru.NewLRU[listing, time.Time](maxListings, nil); err != nil {
 		return nil, err
 	}
-	if s.lastUnrated, err = lru.New[metering.TenantID, keptUnrated](maxUnrated); err != nil {
-		return nil, err
-	}
 	s.firstKept, s.termsKept = keepCustomers[time.Time](), keepCustomers[[]billing.DimensionTerms]()
-	s.metersKept = newBoundedCache[metering.TenantID, []catalog.DimensionMeter]()
+	s.metersKept, s.unratedKept = newBoundedCache[metering.TenantID, []catalog.DimensionMeter](), newBoundedCache[metering.TenantID, []ledger.UnratedTotal]()
 	tenants, strangers, err := newLimiters(deps)
 	if err != nil {
 		return nil, err

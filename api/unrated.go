@@ -146,25 +146,12 @@ func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*un
 	return out, nil
 }
 
-const (
-	// unratedKept is the time for which totals are cached for the list of attention entries, because their
-	// query is as slow as that of revenue.
-	unratedKept = time.Minute
-	maxUnrated  = 1000 // tenants with kept totals
-)
-
-type keptUnrated struct {
-	at     time.Time
-	totals []ledger.UnratedTotal
-}
-
-// recentUnrated returns the tenant's totals of unrated usage, at most unratedKept old. If they cannot be
-// computed, it returns a single entry with the reason UnratedUnknown, so that the other attention entries are
+// recentUnrated returns the tenant's totals of unrated usage, at most cachedFor old. If they cannot be computed, it returns a single entry with the reason UnratedUnknown, so that the other attention entries are
 // still listed.
 func (s *server) recentUnrated(ctx context.Context) []ledger.UnratedTotal {
 	tenant, now := principalOf(ctx).Tenant, s.Now()
-	if kept, found := s.lastUnrated.Get(tenant.ID); found && now.Sub(kept.at) < unratedKept {
-		return kept.totals
+	if totals, found := s.unratedKept.get(tenant.ID, now); found {
+		return totals
 	}
 	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, UnratedMonths{unratedMonths}.since(now, tenant.Location()), now)
 	if ctx.Err() != nil {
@@ -174,6 +161,5 @@ func (s *server) recentUnrated(ctx context.Context) []ledger.UnratedTotal {
 		s.Log.WarnContext(ctx, "cannot compute unrated usage", "tenant", tenant.ID, "error", err)
 		totals = []ledger.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}
 	}
-	s.lastUnrated.Add(tenant.ID, keptUnrated{now, totals})
-	return totals
+	return s.unratedKept.add(tenant.ID, totals, now)
 }

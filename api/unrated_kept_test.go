@@ -6,30 +6,28 @@ import (
 	"testing"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // TestARequestThatIsCanceledLeavesNoUnratedTotals checks that a canceled request caches no totals for the next
-// one. The totals of other requests, including failed ones, are cached for unratedKept, which is one minute.
+// one. The totals of other requests, including failed ones, are cached for cachedFor, which is one minute.
 func TestARequestThatIsCanceledLeavesNoUnratedTotals(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	c := new(clock)
-	kept, err := lru.New[metering.TenantID, keptUnrated](1)
-	require.NoError(t, err)
-	s := &server{Deps: Deps{Store: store, Now: c.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, lastUnrated: kept}
+	s := &server{Deps: Deps{Store: store, Now: c.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, unratedKept: newBoundedCache[metering.TenantID, []ledger.UnratedTotal]()}
 	ctx := context.WithValue(t.Context(), exchangeKey{}, &exchange{principal: Principal{Tenant: dbtest.Tenant(t, store)}})
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	require.Empty(t, s.recentUnrated(canceled))
 	require.Empty(t, s.recentUnrated(ctx))
 	store.Close()
-	c.advance(unratedKept - time.Second)
+	c.advance(cachedFor - time.Second)
 	require.Empty(t, s.recentUnrated(ctx), "what is kept")
 	c.advance(time.Second)
 	failed := s.recentUnrated(ctx)

@@ -17,22 +17,23 @@ import (
 // the least recently used value. A value that is larger than the whole cache is cached as empty.
 func TestCachedValuesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	cache, now := keepCustomers[[]string](), time.Unix(0, 0)
-	get := func(customer string, size int) (value []string, hit bool) {
-		hit = true
-		got, err := cache.get(t.Context(), 1, []string{customer}, now, func(_ context.Context, _ metering.TenantID, missing []string, _ time.Time) (map[string][]string, error) {
-			hit = false
-			return map[string][]string{missing[0]: {strings.Repeat("x", size)}}, nil
-		})
+	now, size, hit := time.Unix(0, 0), 0, false
+	cache := newKeptValues(func() time.Time { return now }, func(_ context.Context, _ metering.TenantID, missing []string, _ time.Time) (map[string][]string, error) {
+		hit = false
+		return map[string][]string{missing[0]: {strings.Repeat("x", size)}}, nil
+	})
+	get := func(customer string, bytes int) (value []string, isHit bool) {
+		size, hit = bytes, true
+		got, err := cache.get(t.Context(), 1, customer)
 		require.NoError(t, err)
 		require.Contains(t, got, customer)
 		return got[customer], hit
 	}
-	const size = 1 << 20
+	const mebibyte = 1 << 20
 	isCached := func(customer string) bool {
-		value, hit := get(customer, size)
+		value, hit := get(customer, mebibyte)
 		require.Len(t, value, 1)
-		require.Len(t, value[0], size)
+		require.Len(t, value[0], mebibyte)
 		return hit
 	}
 	readSeven := func(hit bool) {

@@ -30,23 +30,32 @@ type flight[K comparable, V any] struct {
 
 // find waits for the statement and returns the value of the key, or the zero value if the key is not found.
 func (c *coalescer[K, V]) find(ctx context.Context, key K) (found V, err error) {
-	f := c.board(ctx, key)
+	all, err := c.findAll(ctx, key)
+	return all[key], err
+}
+
+// findAll waits for the statement and returns the values of the keys that are found. The result can have values of
+// other keys, and other requests read it too.
+func (c *coalescer[K, V]) findAll(ctx context.Context, keys ...K) (map[K]V, error) {
+	f := c.board(ctx, keys...)
 	select {
 	case <-f.done:
-		return f.found[key], f.err
+		return f.found, f.err
 	case <-ctx.Done():
-		return found, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-// board adds the key to the next statement and returns its flight. A caller that needs no result ignores the flight.
-func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
+// board adds the keys to the next statement and returns its flight. A caller that needs no result ignores the flight.
+func (c *coalescer[K, V]) board(ctx context.Context, keys ...K) *flight[K, V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
 		c.next = &flight[K, V]{keys: make(map[K]bool), done: make(chan struct{})}
 	}
-	c.next.keys[key] = true
+	for _, key := range keys {
+		c.next.keys[key] = true
+	}
 	if !c.flying {
 		c.flying = true
 		go c.fly(context.WithoutCancel(ctx)) // fly also serves later requests, so it must outlast this request
@@ -79,10 +88,16 @@ func (c *coalescer[K, V]) answer(ctx context.Context, f *flight[K, V]) {
 	for key := range f.keys {
 		keys = append(keys, key)
 	}
-	found, err := c.run(ctx, keys)
-	if err != nil {
-		f.err = metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(err)
-		return
+	f.found, f.err = c.run(ctx, keys)
+}
+
+// readCredentials returns a function that calls read. If read fails, the function returns CodeUnavailable.
+func readCredentials[K comparable, V any](read func(ctx context.Context, keys []K) (map[K]V, error)) func(context.Context, []K) (map[K]V, error) {
+	return func(ctx context.Context, keys []K) (map[K]V, error) {
+		found, err := read(ctx, keys)
+		if err != nil {
+			return nil, metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(err)
+		}
+		return found, nil
 	}
-	f.found = found
 }

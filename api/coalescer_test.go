@@ -56,7 +56,7 @@ func TestRequestsThatComeDuringALookupShareTheNextOne(t *testing.T) {
 func TestAFailedLookupIsUnavailableAndTheNextOneWorks(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("connection refused")
-	c := &coalescer[string, string]{timeout: time.Minute, run: func(context.Context, []string) (map[string]string, error) { return nil, failure }}
+	c := &coalescer[string, string]{timeout: time.Minute, run: readCredentials(func(context.Context, []string) (map[string]string, error) { return nil, failure })}
 	_, err := c.find(t.Context(), "a")
 	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))
 	require.ErrorIs(t, err, failure)
@@ -69,10 +69,10 @@ func TestAFailedLookupIsUnavailableAndTheNextOneWorks(t *testing.T) {
 func TestAStuckDatabaseDoesNotHoldRequestsForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &coalescer[string, string]{timeout: 5 * time.Second, run: func(ctx context.Context, _ []string) (map[string]string, error) {
+		c := &coalescer[string, string]{timeout: 5 * time.Second, run: readCredentials(func(ctx context.Context, _ []string) (map[string]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}}
+		})}
 		began := time.Now()
 		_, err := c.find(t.Context(), "a")
 		require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))

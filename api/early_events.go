@@ -22,7 +22,7 @@ func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, ind
 	if len(early) == 0 {
 		return nil
 	}
-	starts, err := s.firstKept.get(ctx, principalOf(ctx).Tenant.ID, slices.Sorted(maps.Keys(early)), s.Now(), s.Store.Unrated.FirstStarts)
+	starts, err := s.firstKept.get(ctx, principalOf(ctx).Tenant.ID, slices.Sorted(maps.Keys(early))...)
 	if err != nil { // the events are stored, and GET /v1/billing/unrated lists them
 		s.Log.WarnContext(ctx, "cannot compare events with the first billing periods of their customers", "error", err)
 	}

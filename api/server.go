@@ -96,9 +96,9 @@ type server struct {
 	refusals      refusals
 	listings      listings
 	unratedKept   *boundedCache[metering.TenantID, []ledger.UnratedTotal]
-	firstKept     keptCustomers[time.Time] // the start of the first billing period
-	metersKept    *boundedCache[metering.TenantID, []catalog.DimensionMeter]
-	termsKept     keptCustomers[[]billing.DimensionTerms]
+	firstKept     *keptValues[string, time.Time] // the start of the first billing period, by external ID of the customer
+	metersKept    *keptValues[struct{}, []catalog.DimensionMeter]
+	termsKept     *keptValues[string, []billing.DimensionTerms] // by external ID of the customer
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
 	pageKey       []byte
@@ -138,8 +138,8 @@ func New(deps Deps) (http.Handler, error) {
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}
-	s.apiKeys = &coalescer[string, *access.TenantKey]{run: deps.Authentication.Credentials.ByHash, timeout: credentialTimeout}
-	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Authentication.Credentials.Signers, timeout: credentialTimeout}
+	s.apiKeys = &coalescer[string, *access.TenantKey]{run: readCredentials(deps.Authentication.Credentials.ByHash), timeout: credentialTimeout}
+	s.signers = &coalescer[metering.TenantID, access.Signers]{run: readCredentials(deps.Authentication.Credentials.Signers), timeout: credentialTimeout}
 	s.uses = &coalescer[access.CredentialUse, struct{}]{run: s.recordUses, timeout: credentialTimeout}
 	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
@@ -147,8 +147,9 @@ func New(deps Deps) (http.Handler, error) {
 	if s.listings.recorded, err = simplelru.NewLRU[listing, time.Time](maxListings, nil); err != nil {
 		return nil, err
 	}
-	s.firstKept, s.termsKept = keepCustomers[time.Time](), keepCustomers[[]billing.DimensionTerms]()
-	s.metersKept, s.unratedKept = newBoundedCache[metering.TenantID, []catalog.DimensionMeter](), newBoundedCache[metering.TenantID, []ledger.UnratedTotal]()
+	s.firstKept, s.termsKept = newKeptValues(s.Now, deps.Store.Unrated.FirstStarts), newKeptValues(s.Now, deps.Store.Unrated.DimensionTerms)
+	s.metersKept = newKeptValues(s.Now, s.readDimensionMeters)
+	s.unratedKept = newBoundedCache[metering.TenantID, []ledger.UnratedTotal]()
 	tenants, strangers, err := newLimiters(deps)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ type people struct {
 
 func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 	p = &people{
-		sessions: &coalescer[access.SessionName, *access.SignedIn]{run: deps.Authentication.Sessions.Find, timeout: credentialTimeout},
+		sessions: &coalescer[access.SessionName, *access.SignedIn]{run: readCredentials(deps.Authentication.Sessions.Find), timeout: credentialTimeout},
 		signIns:  signIns,
 		issuers:  newIssuers(deps.Guard.Client(issuerTimeout)),
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
@@ -38,7 +39,7 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 		return nil
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(customers)))
-	terms, err := s.termsKept.get(ctx, principalOf(ctx).Tenant.ID, ids, s.Now(), s.Store.Unrated.DimensionTerms)
+	terms, err := s.termsKept.get(ctx, principalOf(ctx).Tenant.ID, ids...)
 	if err != nil { // the events are stored, and GET /v1/billing/unrated lists them
 		s.Log.WarnContext(ctx, "cannot compare events with the prices by dimension of their customers", "error", err)
 	}
@@ -75,16 +76,17 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 
 // dimensionMeters returns the tenant's meters with prices by dimension. The result is cached for cachedFor.
 func (s *server) dimensionMeters(ctx context.Context) []catalog.DimensionMeter {
-	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
-	if meters, found := s.metersKept.get(tenant, now); found {
-		return meters
-	}
-	ctx, cancel := context.WithTimeout(ctx, warningsWait)
-	defer cancel()
-	meters, err := s.Store.Prices.DimensionMeters(ctx, tenant)
+	meters, err := s.metersKept.get(ctx, principalOf(ctx).Tenant.ID, struct{}{})
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot read the prices by dimension", "error", err)
-		return nil
 	}
-	return s.metersKept.add(tenant, meters, now)
+	return meters[struct{}{}]
+}
+
+func (s *server) readDimensionMeters(ctx context.Context, tenant metering.TenantID, _ []struct{}, _ time.Time) (map[struct{}][]catalog.DimensionMeter, error) {
+	meters, err := s.Store.Prices.DimensionMeters(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return map[struct{}][]catalog.DimensionMeter{{}: meters}, nil
 }

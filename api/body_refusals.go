@@ -16,28 +16,25 @@ const exhaustedFor = 10 * time.Second
 type refusedBodies struct {
 	total *prometheus.CounterVec
 	log   *slog.Logger
+	logs  sparseLogs[string] // by budget
 
 	mu   sync.Mutex
-	logs map[string]*SparseLog // by budget
-	full time.Time             // last time at which a body was refused for lack of memory
+	full time.Time // last time at which a body was refused for lack of memory
 }
 
 func newRefusedBodies(total *prometheus.CounterVec, log *slog.Logger) *refusedBodies {
-	return &refusedBodies{total: total, log: log, logs: make(map[string]*SparseLog)}
+	return &refusedBodies{total: total, log: log}
 }
 
 func (r *refusedBodies) count(budget, reason string) {
 	r.total.WithLabelValues(budget, reason).Inc()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := time.Now()
 	if reason == "full" {
+		r.mu.Lock()
 		r.full = now
+		r.mu.Unlock()
 	}
-	if r.logs[budget] == nil {
-		r.logs[budget] = new(SparseLog)
-	}
-	if n := r.logs[budget].Add(now); n > 0 {
+	if n := r.logs.add(budget, now); n > 0 {
 		r.log.Warn("the API refuses request bodies", "budget", budget, "reason", reason, "bodies", n)
 	}
 }

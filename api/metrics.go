@@ -8,10 +8,11 @@ import (
 )
 
 type metrics struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	events   *prometheus.CounterVec
-	refused  *prometheus.CounterVec
+	requests   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	events     *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+	overloaded *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) metrics {
@@ -30,9 +31,13 @@ func newMetrics(registry prometheus.Registerer) metrics {
 			Name: "odometer_bodies_refused_total",
 			Help: "Request bodies that the API did not read to the end, by budget (tenants, signed or provider_events) and reason: full (the budget was used up), ended (the body arrived slowly while other requests needed the budget) or slow.",
 		}, []string{"budget", "reason"}),
+		overloaded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_requests_overloaded_total",
+			Help: "Requests that the API refused with 503 overloaded, except for refused bodies, by bound: heavy, series, requests, responses, large_bodies, sign_ins or database.",
+		}, []string{"bound"}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.requests, m.duration, m.events, m.refused)
+		registry.MustRegister(m.requests, m.duration, m.events, m.refused, m.overloaded)
 	}
 	return m
 }

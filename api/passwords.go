@@ -122,11 +122,13 @@ func (h *hashing) count(address string, n int) {
 	h.attempts.Add(address, max(0, attempts+n))
 }
 
+var errHashing = metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again")
+
 func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()
 	if err := h.places.Wait(ctx, who); err != nil {
-		return metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again").Because(err)
+		return errHashing.Because(err)
 	}
 	h.one <- struct{}{} // a short wait, because at most hashingPlaces callers have a place
 	began := time.Now()

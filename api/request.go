@@ -203,6 +203,8 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 	level := levelOf(status, x.err)
 	if x.request.Context().Err() != nil {
 		level = slog.LevelDebug // the client went away
+	} else if status == http.StatusServiceUnavailable {
+		s.overloads.count(x.principal.Tenant.ID, x.err, began.Add(took))
 	}
 	if !s.Log.Enabled(x.request.Context(), level) {
 		return
@@ -219,7 +221,7 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 }
 
 // expected lists the errors with a status of 503 that a client can cause with each of its requests. The metrics count
-// them.
+// them, and overloads logs some of them.
 var expected = []metering.Code{metering.CodeOverloaded, metering.CodeBackfilling}
 
 // levelOf returns the log level of a response. Client errors and expected errors have the level debug.

@@ -84,6 +84,7 @@ type server struct {
 	claims        atomic.Int64                   // number of claimed request ids
 	bodies        bodies
 	refusedBodies *refusedBodies
+	overloads     *overloads
 	requests      *fair.Shares[metering.TenantID] // in progress
 	exports       *fair.Shares[metering.TenantID]
 	processors    *fair.Shares[metering.TenantID] // for large bodies
@@ -130,7 +131,7 @@ func New(deps Deps) (http.Handler, error) {
 	s := newServer(deps)
 	s.pageKey, s.requestKey, s.confirmationKey = pageKey, requestKey, confirmationKey
 	s.metrics = newMetrics(deps.Metrics)
-	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
+	s.refusedBodies, s.overloads = newRefusedBodies(s.metrics.refused, deps.Log), &overloads{total: s.metrics.overloaded, log: deps.Log}
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
 	s.heavy, s.reserver = newHeavyTurns(runtime.GOMAXPROCS(0)), deps.Store.NewReserver(s.sharedNow)

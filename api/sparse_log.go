@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // sparseLogEvery is the time between two entries of a SparseLog.
 const sparseLogEvery = time.Minute
@@ -22,4 +25,23 @@ func (l *SparseLog) Add(now time.Time) (entries int) {
 	entries = l.pending
 	*l = SparseLog{logged: now}
 	return entries
+}
+
+// sparseLogs has a SparseLog for each key. It is safe for concurrent use.
+type sparseLogs[K comparable] struct {
+	mu   sync.Mutex
+	logs map[K]*SparseLog
+}
+
+// add is SparseLog.Add for a key.
+func (l *sparseLogs[K]) add(key K, now time.Time) (entries int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.logs[key] == nil {
+		if l.logs == nil {
+			l.logs = make(map[K]*SparseLog)
+		}
+		l.logs[key] = new(SparseLog)
+	}
+	return l.logs[key].Add(now)
 }

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
@@ -195,4 +198,13 @@ func TestALargeAnswerThatIsNoPageHoldsAShare(t *testing.T) {
 	a.problem(t, 503, "overloaded")
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters/calls", "").status)
+	dbtest.Eventually(t, func() error {
+		found, err := b.deps.Metrics.(*prometheus.Registry).Gather()
+		for _, metric := range found {
+			if metric.GetName() == "odometer_requests_overloaded_total" {
+				return nil
+			}
+		}
+		return cmp.Or(err, errors.New("the refusal is not counted"))
+	})
 }

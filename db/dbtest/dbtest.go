@@ -405,7 +405,8 @@ const Deadline = 20 * time.Minute
 // WriterOptions are the options of a writer that retries for as long as a test waits.
 var WriterOptions = usage.WriterOptions{Deadline: Deadline}
 
-// Eventually calls check until it returns nil. It fails with the last error of check after Deadline.
+// Eventually calls check until it returns nil. It fails with the last error of check after Deadline, or when the
+// test's context ends.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
 	Within(t, Deadline, check)
@@ -414,7 +415,10 @@ func Eventually(t testing.TB, check func() error) {
 // Within is Eventually with another deadline.
 func Within(t testing.TB, deadline time.Duration, check func() error) {
 	t.Helper()
-	end := time.After(deadline)
+	end, stopped := time.After(deadline), t.Context().Done()
+	if t.Context().Err() != nil {
+		stopped = nil // the context of a cleanup has ended
+	}
 	for {
 		err := check()
 		if err == nil {
@@ -423,6 +427,8 @@ func Within(t testing.TB, deadline time.Duration, check func() error) {
 		select {
 		case <-end:
 			t.Fatalf("not within %s: %v", deadline, err)
+		case <-stopped:
+			t.Fatalf("stopped before it succeeded: %v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

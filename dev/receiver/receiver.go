@@ -9,6 +9,7 @@
 package receiver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,6 +51,9 @@ type receiver struct {
 	behaviour Behaviour
 }
 
+// Secret is a secret for receivers in tests.
+const Secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
+
 // New returns a receiver that verifies signatures and their times with secret ("whsec_" and base64). It panics if the
 // secret is malformed.
 func New(secret string) http.Handler { return newHandler(parseSecret(secret).Verify) }
@@ -84,6 +88,21 @@ func (r *receiver) list(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(received) // fails only if the client has disconnected
+}
+
+// Received returns the deliveries of the receiver at the URL, oldest first.
+func Received(ctx context.Context, url string) (deliveries []Delivery, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/received", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	err = json.NewDecoder(answer.Body).Decode(&deliveries)
+	return deliveries, err
 }
 
 func (r *receiver) forget(w http.ResponseWriter, _ *http.Request) {

@@ -1,7 +1,6 @@
 package receiver_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 )
 
 const (
-	secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
+	secret = receiver.Secret
 	other  = "whsec_ZZZZZZZ1Njc4OWFiY2RlZjAxMjM0NTY3"
 )
 
@@ -87,13 +86,8 @@ func deliver(t *testing.T, server *httptest.Server, secret, body string) int {
 
 func received(t *testing.T, server *httptest.Server) []receiver.Delivery {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/received", nil)
+	deliveries, err := receiver.Received(t.Context(), server.URL)
 	require.NoError(t, err)
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, answer.Body.Close()) }()
-	var deliveries []receiver.Delivery
-	require.NoError(t, json.NewDecoder(answer.Body).Decode(&deliveries))
 	return deliveries
 }
 

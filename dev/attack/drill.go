@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -9,11 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/bench/figure"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
@@ -73,15 +68,9 @@ type drill struct {
 	secret string // HMAC secret of the well-behaved tenant
 }
 
-var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
-
 func newDrill(t testing.TB) *drill {
 	t.Helper()
-	_, database := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{
-		DatabaseURL: database, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"),
-		Env: []string{"TRUSTED_PROXIES=127.0.0.1/32", "LOG_LEVEL=error"},
-	})
+	system := proc.Fresh(t, proc.Config{Env: []string{"TRUSTED_PROXIES=127.0.0.1/32", "LOG_LEVEL=error"}})
 	d := &drill{TB: t, target: target{Email: "ada@example.com"}}
 	d.ours.ID, d.ours.Key = system.Tenant(t)
 	d.Theirs.ID, d.Theirs.Key = system.LimitedTenant(t, 1000)
@@ -112,19 +101,15 @@ func newDrill(t testing.TB) *drill {
 	for n := range 19 {
 		d.must(d.Theirs, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":"http://127.0.0.1:9/%d","event_types":["member.invited"]}`, n))
 	}
-	hook := httptest.NewServer(receiver.New(hookSecret))
-	t.Cleanup(hook.Close)
-	d.must(d.ours, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hook.URL, hookSecret))
-	d.fill(database)
+	hook := proc.Serve(t, receiver.New(hookSecret))
+	d.must(d.ours, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hook, hookSecret))
+	d.fill(system.Conn(t))
 	return d
 }
 
 // fill adds large events and many customers to the tenants Theirs and Third. Some of the customers have large
 // metadata.
-func (d *drill) fill(database string) {
-	conn, err := pgx.Connect(d.Context(), database)
-	require.NoError(d, err)
-	defer conn.Close(d.Context())
+func (d *drill) fill(conn *pgx.Conn) {
 	for _, statement := range []string{`
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
 		select e.tenant_id, e.customer_id, e.ts - n * interval '1 millisecond', gen_random_uuid(), e.event_type, n,
@@ -170,25 +155,7 @@ func (d *drill) must(who tenant, method, path, body string) (answer made) {
 
 // send sends a request. headers are alternating names and values.
 func (g target) send(ctx context.Context, who tenant, method, path, body string, headers ...string) (status int, text []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, g.URL+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Forwarded-For", who.Address)
-	if who.Key != "" {
-		request.Header.Set("Authorization", "Bearer "+who.Key)
-	}
-	for pair := range slices.Chunk(headers, 2) {
-		request.Header.Set(pair[0], pair[1])
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer response.Body.Close()
-	text, err = io.ReadAll(response.Body)
-	return response.StatusCode, text, err
+	return proc.Call(ctx, method, g.URL+path, who.Key, body, append(headers, "X-Forwarded-For", who.Address)...)
 }
 
 // seen contains the measurements of the well-behaved tenant.
@@ -201,14 +168,11 @@ type seen struct {
 	failed []string
 }
 
-func (s *seen) p99() time.Duration {
-	sorted := slices.Sorted(slices.Values(s.took))
-	return sorted[(len(sorted)*99+99)/100-1]
-}
+func (s *seen) p99() time.Duration { return figure.P99(s.took) }
 
 // String returns the figures of a row of the output.
 func (s *seen) String() string {
-	return fmt.Sprintf("p99 %s, sync p50 %s, heavy p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), shown(median(s.heavy)), len(s.failed))
+	return fmt.Sprintf("p99 %s, sync p50 %s, heavy p50 %s, %d failed", shown(s.p99()), shown(figure.Median(s.synced)), shown(figure.Median(s.heavy)), len(s.failed))
 }
 
 // Rates and paths of the well-behaved tenant's requests.

@@ -7,17 +7,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/odometer-metering/odometer/dev/bench/figure"
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
@@ -29,27 +26,13 @@ const (
 
 func main() {
 	attackIfOrdered()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	each, rounds, seconds := number("EACH", 10), number("ROUNDS", 5), number("SECONDS", 60)
-	err := proc.Run(ctx, func(t testing.TB) {
+	proc.Main("attack", func(t testing.TB) {
+		each, rounds, seconds := proc.Number(t, "EACH", 10), proc.Number(t, "ROUNDS", 5), proc.Number(t, "SECONDS", 60)
 		d := newDrill(t)
 		d.measureEach(time.Duration(each) * time.Second)
 		d.measureAll(rounds, time.Duration(seconds)*time.Second)
 		d.requireMemory()
 	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "attack:", err)
-		os.Exit(1)
-	}
-}
-
-func number(name string, absent int) int {
-	n, err := strconv.Atoi(os.Getenv(name))
-	if err != nil || n < 1 {
-		return absent
-	}
-	return n
 }
 
 // measureEach runs the attacks one after the other.
@@ -84,8 +67,8 @@ func (d *drill) measureAll(rounds int, lasts time.Duration) {
 		fmt.Printf("round %d: alone %s; under all attacks %s, %.0f attempts a second\n", round+1, calm, busy, float64(attempts)/lasts.Seconds())
 		d.requireAnswers(fmt.Sprintf("round %d", round+1), calm, busy)
 	}
-	fmt.Printf("median p99 alone %s, under all attacks %s\n", shown(median(alone)), shown(median(attacked)))
-	d.requireFast("all at once", median(alone), median(attacked))
+	fmt.Printf("median p99 alone %s, under all attacks %s\n", shown(figure.Median(alone)), shown(figure.Median(attacked)))
+	d.requireFast("all at once", figure.Median(alone), figure.Median(attacked))
 }
 
 func (d *drill) requireAnswers(under string, all ...*seen) {
@@ -103,11 +86,3 @@ func (d *drill) requireFast(under string, alone, attacked time.Duration) {
 }
 
 func shown(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
-
-func median(all []time.Duration) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
-}

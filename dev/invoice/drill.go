@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -24,8 +21,7 @@ import (
 // drill is a complete test system: processes, the fake of Stripe, three tenants, and a clock that all of
 // them read.
 type drill struct {
-	testing.TB
-	out       io.Writer
+	proc.Drill
 	clock     *proc.Clock
 	fake      *stripetest.Fake
 	stripeURL string
@@ -45,26 +41,14 @@ type drill struct {
 
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
-	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
-	require.NotEmpty(t, address, "run make invoice, or dev/up test go run ./dev/invoice")
-	d := &drill{TB: t, out: out, clock: proc.NewClock(t)}
+	d := &drill{Drill: proc.Drill{TB: t, Out: out}, clock: proc.NewClock(t)}
 	d.fake = stripetest.New(stripetest.Options{Now: d.clock.Now})
-	d.stripeURL, d.hooksURL = serve(t, d.fake), serve(t, receiver.New(webhookSecret))
-	_, database := dbtest.Fresh(t)
-	var err error
-	d.conn, err = pgx.Connect(t.Context(), database)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.conn.Close(context.Background()) })
-	d.system = proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock, Env: []string{"STRIPE_API_BASE=" + d.stripeURL}})
-	d.temporal = proc.Temporal(t, address, d.system.Namespace)
+	d.stripeURL, d.hooksURL = proc.Serve(t, d.fake), proc.Serve(t, receiver.New(receiver.Secret))
+	d.system = proc.Fresh(t, proc.Config{Clock: d.clock, Env: []string{"STRIPE_API_BASE=" + d.stripeURL}})
+	d.temporal = d.system.Temporal(t)
+	d.conn = d.system.Conn(t)
 	d.begin()
 	return d
-}
-
-func serve(t testing.TB, far http.Handler) (url string) {
-	server := httptest.NewServer(far)
-	t.Cleanup(server.Close)
-	return server.URL
 }
 
 // begin sets the clock to the first hour of a month, starts the processes and creates the tenants.
@@ -89,8 +73,6 @@ func (d *drill) tenantOf(c customer) *tenant {
 	require.GreaterOrEqual(d, i, 0, c.kind)
 	return all[i]
 }
-
-func (d *drill) sayf(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 
 // at advances the clock to an instant and delivers the Stripe events that result.
 func (d *drill) at(at time.Time) {

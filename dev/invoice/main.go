@@ -8,26 +8,14 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := proc.Run(ctx, func(t testing.TB) {
-		if err := newDrill(t, os.Stdout).run(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "invoice:", err)
-		os.Exit(1)
-	}
+	proc.Main("invoice", func(t testing.TB) { require.NoError(t, newDrill(t, os.Stdout).run()) })
 }

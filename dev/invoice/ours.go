@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/dev/receiver"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -38,16 +38,13 @@ type operator struct {
 	api      *client.ClientWithResponses
 }
 
-const (
-	webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
-	password      = "correct horse battery staple"
-)
+const password = "correct horse battery staple"
 
 // newTenant creates a tenant that bills all of its meters at a price of 2 cents.
 func (d *drill) newTenant(mode string, customers []customer) *tenant {
 	d.Helper()
 	id, key := d.system.Tenant(d)
-	t := &tenant{id: id, api: d.connect(key), customers: customers, delivered: make(map[string]bool)}
+	t := &tenant{id: id, api: proc.Dial(d, d.api.URL, key), customers: customers, delivered: make(map[string]bool)}
 	d.subscribe(t, mode)
 	for _, slug := range meters {
 		made, err := t.api.CreateMeterWithResponse(d.Context(), nil, client.CreateMeter{Slug: slug, EventType: slug})
@@ -84,15 +81,6 @@ func (d *drill) save(t *tenant) {
 	require.NoError(d, expect.Status("save provider", saved, err, http.StatusOK))
 }
 
-func (d *drill) connect(token string) *client.ClientWithResponses {
-	api, err := client.NewClientWithResponses(d.api.URL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+token)
-		return nil
-	}))
-	require.NoError(d, err)
-	return api
-}
-
 // hire adds a member with the role billing, and signs it in.
 func (d *drill) hire(t *tenant, name string) {
 	d.Helper()
@@ -101,7 +89,7 @@ func (d *drill) hire(t *tenant, name string) {
 	require.NoError(d, expect.Status("invite member", made, err, http.StatusCreated))
 	in, err := t.api.AcceptInvitationWithResponse(d.Context(), client.AcceptInvitation{Token: made.JSON201.Token, Password: password})
 	require.NoError(d, expect.Status("accept invitation", in, err, http.StatusOK))
-	t.operators = append(t.operators, &operator{in.JSON200.Member.Id, name, d.connect(*in.JSON200.Token)})
+	t.operators = append(t.operators, &operator{in.JSON200.Member.Id, name, proc.Dial(d, d.api.URL, *in.JSON200.Token)})
 }
 
 // use sends one event for each meter of the customers, with the current time.
@@ -189,17 +177,8 @@ func (d *drill) alarmed(rows []row) {
 			continue
 		}
 		dbtest.Eventually(d, func() error {
-			request, err := http.NewRequestWithContext(d.Context(), http.MethodGet, d.hooksURL+"/received", nil)
+			got, err := receiver.Received(d.Context(), d.hooksURL)
 			if err != nil {
-				return err
-			}
-			answer, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return err
-			}
-			defer answer.Body.Close()
-			var got []receiver.Delivery
-			if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
 				return err
 			}
 			about := func(m receiver.Delivery) bool {
@@ -210,7 +189,7 @@ func (d *drill) alarmed(rows []row) {
 			}
 			return nil
 		})
-		d.sayf("   discrepancy.detected has told of %s.", r.customer.kind)
+		d.Printf("   discrepancy.detected has told of %s.", r.customer.kind)
 	}
 }
 

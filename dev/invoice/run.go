@@ -12,19 +12,19 @@ const day = 24 * time.Hour
 // run simulates two months. It returns an error if a difference remains unexplained.
 func (d *drill) run() error {
 	d.Helper()
-	d.sayf("1. The first month: usage, and what happens to some of the customers. Auto-Sync reports twice.")
+	d.Printf("1. The first month: usage, and what happens to some of the customers. Auto-Sync reports twice.")
 	d.firstMonth()
-	d.sayf("2. It ends. Stripe's invoices are drafts for an hour, and then final. Our processes are killed while %s's are.", away.id)
+	d.Printf("2. It ends. Stripe's invoices are drafts for an hour, and then final. Our processes are killed while %s's are.", away.id)
 	d.firstBorder()
-	d.sayf("3. The periods are closed, three days after their end:\n")
+	d.Printf("3. The periods are closed, three days after their end:\n")
 	rows := d.rows()
 	d.showRows(rows)
-	d.sayf("\n4. Operators decide over the API:\n")
+	d.Printf("\n4. Operators decide over the API:\n")
 	d.alarmed(rows)
 	d.decisions()
-	d.sayf("\n5. The second month, with usage alone, and some that comes late for the first one.")
+	d.Printf("\n5. The second month, with usage alone, and some that comes late for the first one.")
 	d.secondMonth()
-	d.sayf("6. Both months:\n")
+	d.Printf("6. Both months:\n")
 	return d.prove()
 }
 
@@ -124,7 +124,7 @@ func (d *drill) decisions() {
 		{lowered, grace, "write off", "promised to the customer on the phone"},
 	} {
 		d.decide(v.by, d.reconciled(v.of), v.verdict, v.inTheirWord)
-		d.sayf("   %s: %s (%s), %q", v.of.kind, v.verdict, v.by.name, v.inTheirWord)
+		d.Printf("   %s: %s (%s), %q", v.of.kind, v.verdict, v.by.name, v.inTheirWord)
 	}
 }
 

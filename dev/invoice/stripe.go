@@ -2,13 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -17,7 +18,7 @@ import (
 func (d *drill) subscribe(t *tenant, mode string) {
 	d.Helper()
 	t.account = stripetest.Account{
-		ID: "acct_" + t.id, Key: "sk_" + mode + "_" + t.id, WebhookSecret: webhookSecret, WebhookURL: d.api.URL + "/v1/provider-webhooks/stripe/" + t.id,
+		ID: "acct_" + t.id, Key: "sk_" + mode + "_" + t.id, WebhookSecret: receiver.Secret, WebhookURL: d.api.URL + "/v1/provider-webhooks/stripe/" + t.id,
 	}
 	s := seed(t.account, t.customers, d.months[0], d.months[1])
 	require.NoError(d, d.fake.Seed(&s))
@@ -26,15 +27,9 @@ func (d *drill) subscribe(t *tenant, mode string) {
 // stripe calls Stripe with the tenant's key, as a user of the Stripe account does, without Odometer.
 func (d *drill) stripe(t *tenant, method, path string, form url.Values) (answer []byte) {
 	d.Helper()
-	request, err := http.NewRequestWithContext(d.Context(), method, d.stripeURL+path, strings.NewReader(form.Encode()))
+	status, answer, err := proc.Call(d.Context(), method, d.stripeURL+path, t.account.Key, form.Encode())
 	require.NoError(d, err)
-	request.Header.Set("Authorization", "Bearer "+t.account.Key)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(d, err)
-	defer response.Body.Close()
-	answer, err = io.ReadAll(response.Body)
-	require.NoError(d, err)
-	require.Equal(d, http.StatusOK, response.StatusCode, "%s %s: %s", method, path, answer)
+	require.Equal(d, http.StatusOK, status, "%s %s: %s", method, path, answer)
 	return answer
 }
 

@@ -54,13 +54,13 @@ const rowFormat = "   %-34s %-8s %5v %8v %8v %8v %8v  %-11s %s"
 
 func (d *drill) showRows(rows []row) {
 	d.Helper()
-	d.sayf(rowFormat, "customer", "meter", "month", "ours", "counted", "invoiced", "billed", "state", "reason")
+	d.Printf(rowFormat, "customer", "meter", "month", "ours", "counted", "invoiced", "billed", "state", "reason")
 	for _, r := range rows {
 		var billed any = ""
 		if r.BilledQuantity != nil {
 			billed = *r.BilledQuantity
 		}
-		d.sayf(rowFormat, r.customer.kind, r.MeterSlug, r.month, r.Ours.Usage, r.CountedQuantity, r.Invoiced.Quantity, billed, r.State, r.why())
+		d.Printf(rowFormat, r.customer.kind, r.MeterSlug, r.month, r.Ours.Usage, r.CountedQuantity, r.Invoiced.Quantity, billed, r.State, r.why())
 	}
 }
 
@@ -139,14 +139,14 @@ func (d *drill) prove() error {
 			failures = append(failures, fmt.Errorf("%s, %s of month %d: %s is not explained", r.customer.kind, r.MeterSlug, r.month, r.State))
 		}
 	}
-	d.sayf("\n   In money: what the meters came to at our prices, what came late, what was given up (below 0: more was billed and left),")
-	d.sayf("   and what Stripe's final invoices come to that are not void:\n")
+	d.Printf("\n   In money: what the meters came to at our prices, what came late, what was given up (below 0: more was billed and left),")
+	d.Printf("   and what Stripe's final invoices come to that are not void:\n")
 	const format = "   %-34s %8v %8v %8v %8v %11v"
-	d.sayf(format, "customer", "charges", "late", "given up", "invoices", "difference")
+	d.Printf(format, "customer", "charges", "late", "given up", "invoices", "difference")
 	for _, t := range d.tenants() {
 		for _, c := range t.customers {
 			a := d.account(t, c, rows)
-			d.sayf(format, c.kind, a.charges, a.late, a.given, a.is, a.difference())
+			d.Printf(format, c.kind, a.charges, a.late, a.given, a.is, a.difference())
 			if !a.difference().IsZero() {
 				failures = append(failures, fmt.Errorf("%s: the invoices differ from our charges by %s", c.kind, a.difference()))
 			}
@@ -158,6 +158,6 @@ func (d *drill) prove() error {
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
-	d.sayf("\neverything is billed once, waived, or decided on by somebody: OK")
+	d.Printf("\neverything is billed once, waived, or decided on by somebody: OK")
 	return nil
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -31,31 +29,23 @@ const (
 
 // drill is an API and a worker with a test clock, and a server that checks quotas.
 type drill struct {
-	testing.TB
-	out      io.Writer
-	clock    *proc.Clock
-	api      *client.ClientWithResponses
-	quotas   *client.Quotas
-	server   http.Handler
-	alert    string                     // its id
-	messages chan client.AlertTriggered // received by the webhook
+	proc.Drill
+	clock  *proc.Clock
+	api    *client.ClientWithResponses
+	quotas *client.Quotas
+	server http.Handler
+	alert  string // its id
+	hooks  string // the URL of the webhook
 }
 
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
-	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
-	require.NotEmpty(t, address, "run make limits, or dev/up test go run ./dev/limits")
-	d := &drill{TB: t, out: out, clock: proc.NewClock(t), messages: make(chan client.AlertTriggered, 100)}
-	_, database := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock})
+	d := &drill{Drill: proc.Drill{TB: t, Out: out}, clock: proc.NewClock(t)}
+	system := proc.Fresh(t, proc.Config{Clock: d.clock})
 	_, key := system.Tenant(t)
-	var err error
-	d.api, err = client.NewClientWithResponses(system.API(t).URL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+key)
-		return nil
-	}))
-	require.NoError(t, err)
+	d.api = proc.Dial(t, system.API(t).URL, key)
 	system.Worker(t)
+	var err error
 	options := client.QuotasOptions{Timeout: dbtest.Deadline, OnFailure: func(err error) { t.Logf("%v", err) }}
 	d.quotas, err = client.NewQuotas(d.api, client.OnErrorDeny, 0, options)
 	require.NoError(t, err)
@@ -81,7 +71,7 @@ func (d *drill) run() {
 	d.setQuota()
 	d.createAlert()
 	next := d.beginHour().Add(time.Hour)
-	fmt.Fprintf(d.out, "%s may make %s calls in an hour. An alert sends a message to a webhook at %s %% and at 100 %%.\n\n", customer, limit, warning)
+	d.Printf("%s may make %s calls in an hour. An alert sends a message to a webhook at %s %% and at 100 %%.\n", customer, limit, warning)
 	d.show("time", "step", "used", "left", "result")
 
 	d.request("calls 1 to 7", 7, "served", "7", "3")
@@ -95,7 +85,7 @@ func (d *drill) run() {
 	d.clock.To(d, next.Add(time.Minute))
 	d.request("a call in the next hour", 1, "served", "1", "9")
 	d.requireWarnings(warning, "100")
-	fmt.Fprintf(d.out, "\n%s is warned at 80 %%, stopped at 100 %%, and served again in the next hour: OK\n", customer)
+	d.Printf("\n%s is warned at 80 %%, stopped at 100 %%, and served again in the next hour: OK", customer)
 }
 
 func (d *drill) setQuota() {
@@ -185,5 +175,5 @@ func (d *drill) require(step, want, result, used, left string, level client.Quot
 }
 
 func (d *drill) show(at, step, used, left, result any) {
-	fmt.Fprintf(d.out, "%-7v%-28v%6v%6v   %v\n", at, step, used, left, result)
+	d.Printf("%-7v%-28v%6v%6v   %v", at, step, used, left, result)
 }

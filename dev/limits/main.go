@@ -4,24 +4,12 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := proc.Run(ctx, func(t testing.TB) {
-		newDrill(t, os.Stdout).run()
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "limits:", err)
-		os.Exit(1)
-	}
+	proc.Main("limits", func(t testing.TB) { newDrill(t, os.Stdout).run() })
 }

@@ -2,30 +2,24 @@ package main
 
 import (
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
 )
-
-const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
 // createAlert creates the alert on the quota and the webhook that receives its messages.
 func (d *drill) createAlert() {
 	d.Helper()
-	verifier, err := standardwebhooks.NewWebhook(webhookSecret)
-	require.NoError(d, err)
-	receiver := httptest.NewServer(d.receiver(verifier))
-	d.Cleanup(receiver.Close)
+	d.hooks = proc.Serve(d, receiver.NewIgnoringTime(receiver.Secret)) // the drill's clock is ahead of the receiver's
 	hook, err := d.api.CreateWebhookWithResponse(d.Context(), nil, client.CreateWebhook{
-		Url: receiver.URL, Secret: new(webhookSecret), EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesAlertTriggered},
+		Url: d.hooks, Secret: new(receiver.Secret), EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesAlertTriggered},
 	})
 	require.NoError(d, expect.Status("create webhook", hook, err, http.StatusCreated))
 	created, err := d.api.CreateAlertWithResponse(d.Context(), nil, client.AlertDefinition{
@@ -36,39 +30,35 @@ func (d *drill) createAlert() {
 	d.alert = created.JSON201.Id
 }
 
-// receiver verifies each message and sends it to d.messages. It does not check the timestamp, because the
-// drill's clock can be ahead of the verifier's.
-func (d *drill) receiver(verifier *standardwebhooks.Webhook) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || verifier.VerifyIgnoringTimestamp(body, r.Header) != nil {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		var message client.MessageOfAlertTriggered
-		if err := json.Unmarshal(body, &message); err != nil {
-			d.Errorf("%v: %s", err, body)
-		}
-		d.messages <- message.Data
-		w.WriteHeader(http.StatusNoContent)
-	})
-}
-
 // warned waits for the message of a threshold. It ignores messages of other thresholds, because a message
 // can arrive more than once.
 func (d *drill) warned(threshold json.Number, used, left string) {
 	d.Helper()
-	deadline := time.After(dbtest.Deadline)
 	var message client.AlertTriggered
-	for message.Threshold != threshold {
-		select {
-		case message = <-d.messages:
-		case <-deadline:
-			require.FailNow(d, "no message", "of %s %%", threshold)
-		}
-	}
+	dbtest.Eventually(d, func() (err error) {
+		message, err = d.findMessage(threshold)
+		return err
+	})
 	require.Equal(d, []any{d.alert, customer, threshold}, []any{message.Alert.Id, message.CustomerExternalId, message.Value})
 	d.show(d.clock.Now().Format("15:04"), "message alert.triggered", used, left, "warned: "+string(threshold)+" % is used")
+}
+
+// findMessage returns a message of the threshold with a valid signature.
+func (d *drill) findMessage(threshold json.Number) (client.AlertTriggered, error) {
+	deliveries, err := receiver.Received(d.Context(), d.hooks)
+	if err != nil {
+		return client.AlertTriggered{}, err
+	}
+	for _, delivery := range deliveries {
+		var message client.MessageOfAlertTriggered
+		if err := json.Unmarshal([]byte(delivery.Body), &message); err != nil {
+			d.Fatalf("%v: %s", err, delivery.Body)
+		}
+		if delivery.SignatureValid && message.Data.Threshold == threshold {
+			return message.Data, nil
+		}
+	}
+	return client.AlertTriggered{}, fmt.Errorf("no message of %s %%", threshold)
 }
 
 // requireWarnings checks that each of the thresholds has fired once, and no other.

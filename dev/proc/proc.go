@@ -4,6 +4,7 @@ package proc
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -24,15 +25,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
+
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
 // System is a set of processes on one database and one Temporal server.
 type System struct {
-	Namespace string // of Temporal
+	Namespace   string // of Temporal
+	DatabaseURL string // of the owner
 
 	binary   string
-	database string // URL of the owner
+	temporal string // HOST:PORT
 	env      []string
 }
 
@@ -51,7 +57,7 @@ func New(t testing.TB, config Config) *System {
 	if config.Clock != nil {
 		tags, env = "drill", append([]string{"CLOCK_AHEAD_FILE=" + config.Clock.path, "DATABASE_CLOCK_FOLLOWS=true"}, env...)
 	}
-	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, tags), database: config.DatabaseURL}
+	s := &System{Namespace: Namespace(t, config.TemporalAddress), DatabaseURL: config.DatabaseURL, temporal: config.TemporalAddress, binary: build(t, tags)}
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
@@ -65,7 +71,21 @@ func New(t testing.TB, config Config) *System {
 // With returns the system with additional environment variables for the processes that it starts. Later
 // values override earlier ones.
 func (s *System) With(env ...string) *System {
-	return &System{s.Namespace, s.binary, s.database, append(slices.Clip(s.env), env...)}
+	with := *s
+	with.env = append(slices.Clip(s.env), env...)
+	return &with
+}
+
+// Temporal returns a client for the system's namespace, which is open until the test ends.
+func (s *System) Temporal(t testing.TB) temporal.Client { return Temporal(t, s.temporal, s.Namespace) }
+
+// Conn returns a connection to the database as its owner, which is open until the test ends.
+func (s *System) Conn(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.DatabaseURL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
 }
 
 func randomKey() string {
@@ -176,7 +196,7 @@ func (s *System) start(t testing.TB, command, role string) *Process {
 		metrics = FreeAddress(t)
 	}
 	p.MetricsURL = "http://" + metrics + "/metrics"
-	p.system = s.With("LISTEN_ADDRESS="+p.Address, "METRICS_ADDRESS="+metrics, "DATABASE_URL="+dbtest.As(t, s.database, role))
+	p.system = s.With("LISTEN_ADDRESS="+p.Address, "METRICS_ADDRESS="+metrics, "DATABASE_URL="+dbtest.As(t, s.DatabaseURL, role))
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {

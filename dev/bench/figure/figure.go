@@ -2,6 +2,7 @@
 package figure
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,14 +32,22 @@ func Compare(name, unit string, ours, baseline []float64) Figure {
 		ratios[i] = ours[i] / baseline[i]
 	}
 	return Figure{
-		name, median(ours), median(baseline), unit, median(ratios),
+		name, Median(ours), Median(baseline), unit, Median(ratios),
 		slices.Min(ratios), slices.Max(ratios), len(ratios),
 	}
 }
 
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+// Median returns the median of values, or 0 if there are none.
+func Median[T cmp.Ordered](values []T) T { return quantile(values, len(values)/2) }
+
+// P99 returns the 99th percentile of values, or 0 if there are none.
+func P99[T cmp.Ordered](values []T) T { return quantile(values, (len(values)*99+99)/100-1) }
+
+func quantile[T cmp.Ordered](values []T, index int) (value T) {
+	if len(values) == 0 {
+		return value
+	}
+	return slices.Sorted(slices.Values(values))[index]
 }
 
 // String returns the figure with its lowest and highest ratio.

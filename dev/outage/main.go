@@ -7,46 +7,31 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
-	"go.temporal.io/sdk/client"
+	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := demonstrate(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "outage:", err)
-		os.Exit(1)
-	}
-}
-
-func demonstrate(ctx context.Context) error {
-	c, err := configure(".dev/credentials.json")
-	if err != nil {
-		return err
-	}
-	temporal, err := client.Dial(client.Options{HostPort: c.TemporalAddress, Logger: quiet{}})
-	if err != nil {
-		return fmt.Errorf("connect to Temporal: %w", err)
-	}
-	defer temporal.Close()
-	o, err := newOutage(c, temporal, local{}, os.Stdout)
-	if err != nil {
-		return err
-	}
-	return o.run(ctx)
+	proc.Main("outage", func(t testing.TB) {
+		c := configure(t, ".dev/credentials.json")
+		o := newOutage(proc.Drill{TB: t, Out: os.Stdout}, c, proc.Temporal(t, c.TemporalAddress, temporal.DefaultNamespace), local{})
+		o.timeLimit = 3 * time.Minute
+		o.run()
+	})
 }
 
 // config contains the fields of the file that `make up` writes.
@@ -59,64 +44,46 @@ type config struct {
 	TemporalUIURL   string `json:"temporal_ui_url"`
 }
 
-func configure(path string) (config, error) {
-	var c config
+func configure(t testing.TB, path string) (c config) {
+	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return c, fmt.Errorf("read credentials: %w", err)
-	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return c, fmt.Errorf("read credentials: %w", err)
-	}
-	return c, nil
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &c), path)
+	return c
 }
 
 // worker is the worker process, which the demonstration kills and starts again.
 type worker interface {
-	Kill(ctx context.Context) error
-	Start(ctx context.Context) error
+	Kill(t testing.TB)
+	Start(t testing.TB)
 }
 
 // local controls the worker that `make up` runs.
 type local struct{}
 
 // Kill kills the worker with SIGKILL, as a crash would, and waits for its end.
-func (local) Kill(ctx context.Context) error {
+func (local) Kill(t testing.TB) {
+	t.Helper()
 	text, err := os.ReadFile(".dev/run/worker.pid")
-	if err != nil {
-		return fmt.Errorf("find the worker: %w", err)
-	}
+	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return fmt.Errorf("find the worker: %w", err)
-	}
-	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || !strings.HasPrefix(filepath.Base(program), "odometer") {
-		return fmt.Errorf("process %d is not the worker", pid)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill the worker: %w", err)
-	}
-	return eventually(ctx, 10*time.Second, func() error {
-		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
-			return errors.New("the worker still runs")
+	require.NoError(t, err)
+	file := fmt.Sprintf("/proc/%d/exe", pid)
+	program, err := os.Readlink(file)
+	require.NoError(t, err)
+	require.Regexp(t, "^odometer", filepath.Base(program), "process %d is not the worker", pid)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	dbtest.Within(t, 10*time.Second, func() error {
+		if _, err := os.Readlink(file); err == nil {
+			return fmt.Errorf("the worker still runs as process %d", pid)
 		}
 		return nil
 	})
 }
 
 // Start starts the processes of `make up` that are not running.
-func (local) Start(ctx context.Context) error {
-	if out, err := exec.CommandContext(ctx, "dev/up", "start").CombinedOutput(); err != nil {
-		return fmt.Errorf("start the worker: %w: %s", err, out)
-	}
-	return nil
+func (local) Start(t testing.TB) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "dev/up", "start").CombinedOutput()
+	require.NoError(t, err, string(out))
 }
-
-// quiet is a logger that discards everything.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}

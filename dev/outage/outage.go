@@ -1,163 +1,121 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	temporal "go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
 // outage is one run of the demonstration.
 type outage struct {
+	proc.Drill
 	config
 	api       *client.ClientWithResponses
 	temporal  temporal.Client
 	worker    worker
-	out       io.Writer
 	customers []client.Customer // those with an id at Stripe
 	sent      int               // the number of events
 	timeLimit time.Duration     // the maximum time to wait for any condition
 }
 
-func newOutage(c config, t temporal.Client, w worker, out io.Writer) (*outage, error) {
-	api, err := client.NewClientWithResponses(c.BaseURL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+c.AdminKey)
-		return nil
-	}))
-	return &outage{config: c, api: api, temporal: t, worker: w, out: out, timeLimit: 3 * time.Minute}, err
+func newOutage(d proc.Drill, c config, t temporal.Client, w worker) *outage {
+	return &outage{Drill: d, config: c, api: proc.Dial(d, c.BaseURL, c.AdminKey), temporal: t, worker: w, timeLimit: dbtest.Deadline}
 }
 
-func (o *outage) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{o.findCustomers, o.goDown, o.loseAnswers, o.hang, o.prove} {
-		if err := step(ctx); err != nil {
-			// The fake must not keep failing after this run.
-			return errors.Join(err, o.behave(context.WithoutCancel(ctx), stripetest.Behaviour{}))
-		}
-	}
-	return nil
+func (o *outage) run() {
+	o.Helper()
+	o.Cleanup(func() { o.behave(stripetest.Behaviour{}) }) // the fake must not keep failing after this run
+	o.findCustomers()
+	o.goDown()
+	o.loseAnswers()
+	o.hang()
+	require.NoError(o, o.prove())
 }
 
-func (o *outage) sayf(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }
-
-func (o *outage) findCustomers(ctx context.Context) error {
-	size := int64(1000)
-	listed, err := o.api.ListCustomersWithResponse(ctx, &client.ListCustomersParams{PageSize: &size})
-	if err := expect.Status("list customers", listed, err, http.StatusOK); err != nil {
-		return err
-	}
+func (o *outage) findCustomers() {
+	o.Helper()
+	listed, err := o.api.ListCustomersWithResponse(o.Context(), &client.ListCustomersParams{PageSize: new(int64(1000))})
+	require.NoError(o, expect.Status("list customers", listed, err, http.StatusOK))
 	o.customers = slices.DeleteFunc(listed.JSON200.Data, func(c client.Customer) bool { return c.BillingProviderId == nil })
-	if len(o.customers) < 2 {
-		return errors.New("the tenant has fewer than two customers at Stripe; make up fills it")
-	}
-	return nil
+	require.Greater(o, len(o.customers), 1, "the tenant has fewer than two customers at Stripe; make up fills it")
 }
 
 // goDown makes Stripe return 503 to all requests.
-func (o *outage) goDown(ctx context.Context) error {
-	o.sayf("1. Stripe answers 503 to everything.")
+func (o *outage) goDown() {
+	o.Helper()
+	o.Printf("1. Stripe answers 503 to everything.")
 	const always = 1_000_000
-	if err := o.behave(ctx, stripetest.Behaviour{Status: http.StatusServiceUnavailable, Times: always}); err != nil {
-		return err
-	}
-	if err := o.sendUsage(ctx); err != nil {
-		return err
-	}
-	answers := o.syncAll(ctx)
-	begun, err := o.api.TriggerAutoSyncWithResponse(ctx)
-	if err := expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted); err != nil {
-		return err
-	}
-	o.sayf("   Syncs of %d customers are asked for, and Auto-Sync begins. This waits, in Temporal:\n", len(o.customers))
-	if err := o.showWaiting(ctx); err != nil {
-		return err
-	}
-	return o.showAnswers(answers)
+	o.behave(stripetest.Behaviour{Status: http.StatusServiceUnavailable, Times: always})
+	o.sendUsage()
+	answers := o.syncAll()
+	begun, err := o.api.TriggerAutoSyncWithResponse(o.Context())
+	require.NoError(o, expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted))
+	o.Printf("   Syncs of %d customers are asked for, and Auto-Sync begins. This waits, in Temporal:\n", len(o.customers))
+	o.showWaiting()
+	o.showAnswers(answers)
 }
 
 // loseAnswers makes Stripe accept requests again, but lose some of its answers.
-func (o *outage) loseAnswers(ctx context.Context) error {
-	o.sayf("2. Stripe is back. It takes the next meter events, but its answers to the first 4 are lost.")
-	err := o.behave(ctx, stripetest.Behaviour{DropAnswer: true, Times: 4, Path: "/v1/billing/meter_events"})
-	if err != nil {
-		return err
-	}
-	tried, err := o.retryNow(ctx)
-	if err != nil {
-		return err
-	}
-	o.sayf("   An operator need not wait for the next attempt: %d runs were sent the update retry-now.", tried)
-	return o.settle(ctx)
+func (o *outage) loseAnswers() {
+	o.Helper()
+	o.Printf("2. Stripe is back. It takes the next meter events, but its answers to the first 4 are lost.")
+	o.behave(stripetest.Behaviour{DropAnswer: true, Times: 4, Path: "/v1/billing/meter_events"})
+	o.Printf("   An operator need not wait for the next attempt: %d runs were sent the update retry-now.", o.retryNow())
+	o.settle()
 }
 
 // hang makes Stripe accept usage records without answering. The worker is killed while it waits.
-func (o *outage) hang(ctx context.Context) error {
+func (o *outage) hang() {
+	o.Helper()
 	const calls = 2
-	o.sayf("3. Stripe hangs: it takes the next %d usage records and keeps the connections open.", calls)
-	before, err := o.records(ctx)
-	if err != nil {
-		return err
-	}
-	err = o.behave(ctx, stripetest.Behaviour{Mode: stripetest.Hang, Done: true, Times: calls, Path: "/v1/subscription_items"})
-	if err != nil {
-		return err
-	}
-	if err := o.sendUsage(ctx); err != nil {
-		return err
-	}
-	answers := o.syncAll(ctx)
-	err = eventually(ctx, o.timeLimit, func() error {
-		now, err := o.records(ctx)
-		if err == nil && now < before+calls {
-			err = fmt.Errorf("%d usage records were taken", now-before)
+	o.Printf("3. Stripe hangs: it takes the next %d usage records and keeps the connections open.", calls)
+	before := o.records()
+	o.behave(stripetest.Behaviour{Mode: stripetest.Hang, Done: true, Times: calls, Path: "/v1/subscription_items"})
+	o.sendUsage()
+	answers := o.syncAll()
+	dbtest.Within(o, o.timeLimit, func() error {
+		if now := o.records(); now < before+calls {
+			return fmt.Errorf("%d usage records were taken", now-before)
 		}
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := o.worker.Kill(ctx); err != nil {
-		return err
-	}
-	o.sayf("   The worker, which waits for the answers, is killed (kill -9), and another is started.")
-	if err := o.worker.Start(ctx); err != nil {
-		return err
-	}
-	if err := o.showAnswers(answers); err != nil {
-		return err
-	}
-	if err := o.behave(ctx, stripetest.Behaviour{}); err != nil {
-		return err
-	}
-	return o.settle(ctx)
+	o.worker.Kill(o)
+	o.Printf("   The worker, which waits for the answers, is killed (kill -9), and another is started.")
+	o.worker.Start(o)
+	o.showAnswers(answers)
+	o.behave(stripetest.Behaviour{})
+	o.settle()
 }
 
 // records returns the number of usage records that Stripe has accepted.
-func (o *outage) records(ctx context.Context) (taken int, err error) {
-	state, err := o.state(ctx)
-	for _, r := range state.Requests {
+func (o *outage) records() (taken int) {
+	o.Helper()
+	for _, r := range o.state().Requests {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/usage_records") && r.Status == http.StatusOK && !r.Replayed {
 			taken++
 		}
 	}
-	return taken, err
+	return taken
 }
 
 // sendUsage sends events of every customer to Odometer. Some values are fractions, although Stripe accepts only whole
 // units.
-func (o *outage) sendUsage(ctx context.Context) error {
+func (o *outage) sendUsage() {
+	o.Helper()
 	values := []struct {
 		kind  string
 		value json.Number
@@ -170,15 +128,10 @@ func (o *outage) sendUsage(ctx context.Context) error {
 			events = append(events, client.Event{CustomerId: c.ExternalId, EventType: v.kind, Value: &v.value, IdempotencyKey: &key})
 		}
 	}
-	answer, err := o.api.IngestEventsWithResponse(ctx, client.EventBatch{Events: events})
-	if err := expect.Status("send usage", answer, err, http.StatusOK); err != nil {
-		return err
-	}
-	if answer.JSON200.Rejected > 0 {
-		return fmt.Errorf("send usage: %d events were rejected", answer.JSON200.Rejected)
-	}
-	o.sayf("   %d new events are accepted.", answer.JSON200.Accepted)
-	return nil
+	answer, err := o.api.IngestEventsWithResponse(o.Context(), client.EventBatch{Events: events})
+	require.NoError(o, expect.Status("send usage", answer, err, http.StatusOK))
+	require.Zero(o, answer.JSON200.Rejected, "rejected events")
+	o.Printf("   %d new events are accepted.", answer.JSON200.Accepted)
 }
 
 // answer is the API's answer to one request for a sync.
@@ -191,11 +144,11 @@ type answer struct {
 }
 
 // syncAll requests a sync of every customer at once. It returns without waiting for the answers.
-func (o *outage) syncAll(ctx context.Context) <-chan answer {
+func (o *outage) syncAll() <-chan answer {
 	answers := make(chan answer, len(o.customers))
 	var asking sync.WaitGroup
 	for _, c := range o.customers {
-		asking.Go(func() { answers <- o.sync(ctx, c.ExternalId) })
+		asking.Go(func() { answers <- o.sync(c.ExternalId) })
 	}
 	go func() {
 		asking.Wait()
@@ -204,9 +157,10 @@ func (o *outage) syncAll(ctx context.Context) <-chan answer {
 	return answers
 }
 
-func (o *outage) sync(ctx context.Context, customer string) answer {
+// sync requests a sync of a customer. Its error does not end the drill, because goroutines call it.
+func (o *outage) sync(customer string) answer {
 	began := time.Now()
-	got, err := o.api.SyncBillingWithResponse(ctx, client.SyncBilling{CustomerExternalId: customer})
+	got, err := o.api.SyncBillingWithResponse(o.Context(), client.SyncBilling{CustomerExternalId: customer})
 	if err := expect.Status("sync "+customer, got, err, http.StatusOK, http.StatusAccepted); err != nil {
 		return answer{err: err}
 	}
@@ -217,52 +171,22 @@ func (o *outage) sync(ctx context.Context, customer string) answer {
 	return answer{customer: customer, status: got.StatusCode(), run: shown, took: time.Since(began)}
 }
 
-func (o *outage) showAnswers(answers <-chan answer) error {
-	o.sayf("   The API's answers to those who asked for a sync:\n")
+func (o *outage) showAnswers(answers <-chan answer) {
+	o.Helper()
+	o.Printf("   The API's answers to those who asked for a sync:\n")
 	for a := range answers {
-		if a.err != nil {
-			return a.err
-		}
-		o.sayf("      %-24s %d %s, after %s", a.customer, a.status, a.run.Status, a.took.Round(time.Second/10))
+		require.NoError(o, a.err)
+		o.Printf("      %-24s %d %s, after %s", a.customer, a.status, a.run.Status, a.took.Round(time.Second/10))
 	}
-	o.sayf("")
-	return nil
+	o.Printf("")
 }
 
 // behave sets the behaviour of the fake of Stripe for its next calls.
-func (o *outage) behave(ctx context.Context, b stripetest.Behaviour) error {
+func (o *outage) behave(b stripetest.Behaviour) {
+	o.Helper()
 	body, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.StripeURL+"/behave", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("the fake of Stripe answered %s", answer.Status)
-	}
-	return nil
-}
-
-// eventually repeats try until it succeeds. After atMost it returns the last error.
-func eventually(ctx context.Context, atMost time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", atMost, err)
-		case <-time.After(time.Second / 4):
-		}
-	}
+	require.NoError(o, err)
+	status, text, err := proc.Call(context.WithoutCancel(o.Context()), http.MethodPost, o.StripeURL+"/behave", "", string(body))
+	require.NoError(o, err)
+	require.Equal(o, http.StatusNoContent, status, string(text))
 }

@@ -1,17 +1,19 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -26,18 +28,15 @@ type line struct {
 func (l line) right() bool { return l.billed.Equal(billing.Units(l.usage, 0)) && l.most <= 1 }
 
 // prove prints every line, and returns an error if one is wrong.
-func (o *outage) prove(ctx context.Context) error {
-	o.sayf("4. Usage by our API, in whole units as Stripe takes it, and what Stripe would bill:\n")
+func (o *outage) prove() error {
+	o.Helper()
+	o.Printf("4. Usage by our API, in whole units as Stripe takes it, and what Stripe would bill:\n")
 	var lines []line
 	for _, c := range o.customers {
-		these, err := o.lines(ctx, c)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, these...)
+		lines = append(lines, o.lines(c)...)
 	}
 	const row = "   %-22s %-12s %12v %10v %13v %15v %12v  %s"
-	o.sayf(row, "customer", "meter", "usage", "whole", "Stripe bills", "calls accepted", "per key", "")
+	o.Printf(row, "customer", "meter", "usage", "whole", "Stripe bills", "calls accepted", "per key", "")
 	wrong := 0
 	for _, l := range lines {
 		verdict := "ok"
@@ -45,48 +44,37 @@ func (o *outage) prove(ctx context.Context) error {
 			wrong++
 			verdict = "WRONG"
 		}
-		o.sayf(row, l.customer, l.meter, l.usage, billing.Units(l.usage, 0), l.billed, l.calls, l.most, verdict)
+		o.Printf(row, l.customer, l.meter, l.usage, billing.Units(l.usage, 0), l.billed, l.calls, l.most, verdict)
 	}
 	if wrong > 0 || len(lines) == 0 {
 		return fmt.Errorf("%d of %d lines differ", wrong, len(lines))
 	}
-	o.sayf("\n   Per key: of one idempotency key at the most.\n\nnothing twice, nothing lost: OK")
+	o.Printf("\n   Per key: of one idempotency key at the most.\n\nnothing twice, nothing lost: OK")
 	return nil
 }
 
 // lines returns the customer's lines, one for each item that Stripe bills.
-func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
-	last := o.sync(ctx, c.ExternalId)
-	if last.err != nil {
-		return nil, last.err
-	}
-	run, err := o.awaitSync(ctx, last.run.Id)
-	if err != nil {
-		return nil, err
-	}
-	if run.Status != "succeeded" {
-		return nil, fmt.Errorf("the last sync of %s is %s: %s", c.ExternalId, run.Status, run.Error)
-	}
-	state, err := o.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var lines []line
+func (o *outage) lines(c client.Customer) (lines []line) {
+	o.Helper()
+	last := o.sync(c.ExternalId)
+	require.NoError(o, last.err)
+	run := o.awaitSync(last.run.Id)
+	require.EqualValues(o, "succeeded", run.Status, "the last sync of %s: %s", c.ExternalId, run.Error)
+	state := o.state()
 	for _, item := range itemsOf(state, *c.BillingProviderId) {
 		l := line{customer: c.ExternalId, meter: meterOf(run.Lines, item), billed: item.Quantity}
-		if l.usage, err = o.usage(ctx, l, item); err != nil {
-			return nil, err
-		}
+		l.usage = o.usage(l, item)
 		l.calls, l.most = accepted(state.Requests, *c.BillingProviderId, item)
 		lines = append(lines, l)
 	}
-	return lines, nil
+	return lines
 }
 
 // awaitSync waits until a sync ends, because the API answers the request for a sync after 25 seconds at the latest.
-func (o *outage) awaitSync(ctx context.Context, id string) (run *client.SyncRun, err error) {
-	err = eventually(ctx, o.timeLimit, func() error {
-		got, err := o.api.GetBillingSyncWithResponse(ctx, id)
+func (o *outage) awaitSync(id string) (run *client.SyncRun) {
+	o.Helper()
+	dbtest.Within(o, o.timeLimit, func() error {
+		got, err := o.api.GetBillingSyncWithResponse(o.Context(), id)
 		if err := expect.Status("read sync", got, err, http.StatusOK); err != nil {
 			return err
 		}
@@ -95,23 +83,16 @@ func (o *outage) awaitSync(ctx context.Context, id string) (run *client.SyncRun,
 		}
 		return nil
 	})
-	return run, err
+	return run
 }
 
-func (o *outage) state(ctx context.Context) (state stripetest.State, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.StripeURL+"/_state", nil)
-	if err != nil {
-		return state, err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return state, err
-	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&state); err != nil {
-		return state, fmt.Errorf("read what Stripe would bill: %w", err)
-	}
-	return state, nil
+// state returns the state of the fake of Stripe.
+func (o *outage) state() (state stripetest.State) {
+	o.Helper()
+	_, text, err := proc.Call(o.Context(), http.MethodGet, o.StripeURL+"/_state", "", "")
+	require.NoError(o, err)
+	require.NoError(o, json.Unmarshal(text, &state), string(text))
+	return state
 }
 
 func itemsOf(state stripetest.State, customer string) (items []stripetest.ItemState) {
@@ -136,18 +117,18 @@ func meterOf(lines []client.SyncLine, item stripetest.ItemState) string {
 }
 
 // usage returns the usage in Odometer of the period that the item bills.
-func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (metering.Decimal, error) {
-	summary, err := o.api.GetUsageSummaryWithResponse(ctx,
+func (o *outage) usage(l line, item stripetest.ItemState) metering.Decimal {
+	o.Helper()
+	summary, err := o.api.GetUsageSummaryWithResponse(o.Context(),
 		&client.GetUsageSummaryParams{Customer: l.customer, Start: &item.PeriodStart, End: &item.PeriodEnd})
-	if err := expect.Status("read usage", summary, err, http.StatusOK); err != nil {
-		return metering.Decimal{}, err
-	}
+	require.NoError(o, expect.Status("read usage", summary, err, http.StatusOK))
 	for _, s := range *summary.JSON200 {
 		if s.MeterSlug == l.meter {
-			return metering.ParseDecimal(s.TotalUsage.String())
+			return metering.MustDecimal(s.TotalUsage.String())
 		}
 	}
-	return metering.Decimal{}, errors.New("no meter of ours is reported to " + item.Item)
+	o.Fatalf("no meter of ours is reported to %s", item.Item)
+	return metering.Decimal{}
 }
 
 // accepted counts the successful calls that reported an item's usage to Stripe. maxPerKey is the largest number

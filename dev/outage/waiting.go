@@ -1,17 +1,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	temporal "go.temporal.io/sdk/client"
 
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,30 +25,24 @@ type waiting struct {
 }
 
 // open returns the tenant's runs of SyncCustomer and AutoSync that have not ended.
-func (o *outage) open(ctx context.Context) (runs []waiting, err error) {
-	listed, err := o.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+func (o *outage) open() (runs []waiting) {
+	o.Helper()
+	listed, err := o.temporal.ListWorkflow(o.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("OdometerTenant = %q and ExecutionStatus = 'Running' and WorkflowType in ('SyncCustomer', 'AutoSync')", o.TenantID),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
+	require.NoError(o, err)
 	for _, e := range listed.GetExecutions() {
 		runs = append(runs, waiting{id: e.GetExecution().GetWorkflowId(), run: e.GetExecution().GetRunId()})
 	}
-	return runs, nil
+	return runs
 }
 
 // waiting returns the open runs with an activity that has failed and is retried.
-func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
-	runs, err := o.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range runs {
-		described, err := o.temporal.DescribeWorkflowExecution(ctx, r.id, r.run)
-		if err != nil {
-			return nil, fmt.Errorf("describe %s: %w", r.id, err)
-		}
+func (o *outage) waiting() (tried []waiting) {
+	o.Helper()
+	for _, r := range o.open() {
+		described, err := o.temporal.DescribeWorkflowExecution(o.Context(), r.id, r.run)
+		require.NoError(o, err)
 		for _, a := range described.GetPendingActivities() {
 			if a.GetLastFailure() == nil {
 				continue
@@ -57,27 +52,24 @@ func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
 			break
 		}
 	}
-	return tried, nil
+	return tried
 }
 
 // showWaiting waits until the runs of all customers and of Auto-Sync are retrying, and prints them.
-func (o *outage) showWaiting(ctx context.Context) error {
+func (o *outage) showWaiting() {
+	o.Helper()
 	var runs []waiting
-	err := eventually(ctx, o.timeLimit, func() (err error) {
-		if runs, err = o.waiting(ctx); err == nil && len(runs) <= len(o.customers) {
-			err = fmt.Errorf("%d runs wait", len(runs))
+	dbtest.Within(o, o.timeLimit, func() error {
+		if runs = o.waiting(); len(runs) <= len(o.customers) {
+			return fmt.Errorf("%d runs wait", len(runs))
 		}
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	slices.SortFunc(runs, func(a, b waiting) int { return strings.Compare(a.id, b.id) })
 	for _, r := range runs {
-		o.sayf("      %-32s %-12s attempt %d, %q", r.id, r.activity, r.attempt, r.failure)
+		o.Printf("      %-32s %-12s attempt %d, %q", r.id, r.activity, r.attempt, r.failure)
 	}
-	o.sayf("\n   One of them in the Temporal UI: %s", o.linkTo(runs[len(runs)-1]))
-	return nil
+	o.Printf("\n   One of them in the Temporal UI: %s", o.linkTo(runs[len(runs)-1]))
 }
 
 func (o *outage) linkTo(r waiting) string {
@@ -86,44 +78,34 @@ func (o *outage) linkTo(r waiting) string {
 
 // retryNow sends the update retry-now to every open run, as an operator does when Stripe is available
 // again.
-func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
-	runs, err := o.open(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, r := range runs {
-		_, err := o.temporal.UpdateWorkflow(ctx, temporal.UpdateWorkflowOptions{
+func (o *outage) retryNow() (sent int) {
+	o.Helper()
+	for _, r := range o.open() {
+		_, err := o.temporal.UpdateWorkflow(o.Context(), temporal.UpdateWorkflowOptions{
 			WorkflowID: r.id, RunID: r.run, UpdateName: "retry-now",
 			Args: []any{metering.Asked{By: "outage", Reason: "Stripe is back"}}, WaitForStage: temporal.WorkflowUpdateStageCompleted,
 		})
-		var ended *serviceerror.NotFound
-		if errors.As(err, &ended) {
+		if ended := (*serviceerror.NotFound)(nil); errors.As(err, &ended) {
 			continue
 		}
-		if err != nil {
-			return sent, fmt.Errorf("retry %s now: %w", r.id, err)
-		}
+		require.NoError(o, err, "retry %s now", r.id)
 		sent++
 	}
-	return sent, nil
+	return sent
 }
 
 // settle waits until no run is open.
-func (o *outage) settle(ctx context.Context) error {
-	err := eventually(ctx, o.timeLimit, func() error {
-		runs, err := o.open(ctx)
-		if err != nil || len(runs) == 0 {
-			return err
-		}
+func (o *outage) settle() {
+	o.Helper()
+	dbtest.Within(o, o.timeLimit, func() error {
 		var ids []string
-		for _, r := range runs {
+		for _, r := range o.open() {
 			ids = append(ids, r.id)
 		}
-		return fmt.Errorf("still open: %s", strings.Join(ids, ", "))
+		if len(ids) > 0 {
+			return fmt.Errorf("still open: %s", strings.Join(ids, ", "))
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	o.sayf("   Everything has settled.\n")
-	return nil
+	o.Printf("   Everything has settled.\n")
 }

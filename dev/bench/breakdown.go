@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
@@ -20,10 +21,8 @@ var breakdownReads string
 
 // breakdown measures the first pages of breakdowns. The baseline is plain SQL that computes the same rows
 // from the same rollups.
-func breakdown(ctx context.Context, b *bench) (figures []figure.Figure, err error) {
-	if err := b.fillBreakdown(ctx); err != nil {
-		return nil, err
-	}
+func breakdown(b *bench) (figures []figure.Figure) {
+	b.fillBreakdown()
 	now := time.Now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	today := now.Truncate(24 * time.Hour)
@@ -41,63 +40,48 @@ func breakdown(ctx context.Context, b *bench) (figures []figure.Figure, err erro
 		path := breakdownPath + "?" + q.query + "&start=" + q.start.Format(time.RFC3339) + "&end=" + q.end.Format(time.RFC3339)
 		var ours, baseline []float64
 		for round := range rounds + 1 { // the first warms up
-			took, err := b.timeBreakdown(path, q.total)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", q.name, err)
-			}
+			took := b.timeBreakdown(path, q.total)
 			began := time.Now()
-			if _, err := b.conn.Exec(ctx, plain[i], q.start, q.end); err != nil {
-				return nil, fmt.Errorf("%s: %w", q.name, err)
-			}
+			b.exec(plain[i], q.start, q.end)
 			if round > 0 {
 				ours, baseline = append(ours, milliseconds(took)), append(baseline, milliseconds(time.Since(began)))
 			}
 		}
 		figures = append(figures, bounded(q.name, "ms", ours, baseline, q.most, never))
 	}
-	return figures, nil
+	return figures
 }
 
 const breakdownPath = "/v1/usage/breakdown"
 
 // fillBreakdown creates two meters and their usage. The first events register the groups.
-func (b *bench) fillBreakdown(ctx context.Context) error {
-	if err := b.createMeter("calls", "call"); err != nil {
-		return err
-	}
-	if err := b.createMeter("tokens", "tokens", "model"); err != nil {
-		return err
-	}
+func (b *bench) fillBreakdown() {
+	b.Helper()
+	b.createMeter("calls", "call")
+	b.createMeter("tokens", "tokens", "model")
 	events := []string{`{"event_type":"call","customer_id":"first","value":0}`}
 	for n := range 10 {
 		events = append(events, fmt.Sprintf(`{"event_type":"tokens","customer_id":"first","value":0,"properties":{"model":"model-%d"}}`, n))
 	}
 	for _, e := range events {
-		if err := b.call(http.MethodPost, "/v1/events", e, http.StatusOK, nil); err != nil {
-			return fmt.Errorf("send event: %w", err)
-		}
+		b.must(http.MethodPost, "/v1/events", e, http.StatusOK, nil)
 	}
 	began := time.Now()
-	if _, err := b.conn.Exec(ctx, breakdownRows); err != nil {
-		return fmt.Errorf("fill: %w", err)
-	}
+	b.exec(breakdownRows)
 	fmt.Printf("filled the usage of 100,000 customers in %.0f s\n", time.Since(began).Seconds())
-	return nil
 }
 
 // timeBreakdown measures the first page, and checks its number of rows and the total of all pages.
-func (b *bench) timeBreakdown(path, total string) (time.Duration, error) {
+func (b *bench) timeBreakdown(path, total string) time.Duration {
+	b.Helper()
 	var page struct {
 		Data  []json.RawMessage
 		Total json.Number
 	}
 	began := time.Now()
-	if err := b.call(http.MethodGet, path, "", http.StatusOK, &page); err != nil {
-		return 0, err
-	}
+	b.must(http.MethodGet, path, "", http.StatusOK, &page)
 	took := time.Since(began)
-	if len(page.Data) != 50 || page.Total.String() != total {
-		return 0, fmt.Errorf("%d rows of a total of %s, and not 50 of %s", len(page.Data), page.Total, total)
-	}
-	return took, nil
+	require.Len(b, page.Data, 50, path)
+	require.Equal(b, total, page.Total.String(), path)
+	return took
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
@@ -108,56 +108,49 @@ func (e event) fields() map[string]any {
 
 // batchAgainstCopy sends batches of 1,000 events with keys over HTTP. The baseline is COPY of the same rows
 // into the same hypertable over one connection.
-func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure, error) {
+func (b *bench) batchAgainstCopy(s shape) []figure.Figure {
+	b.Helper()
 	for i := range s.meters {
-		if err := b.createMeter(fmt.Sprintf("%s-%d", s.eventType, i), s.eventType, s.groupBy...); err != nil {
-			return nil, err
-		}
+		b.createMeter(fmt.Sprintf("%s-%d", s.eventType, i), s.eventType, s.groupBy...)
 	}
-	ours, copied, err := b.alternate(ctx, func() (batches [][]event, requests [][]byte) {
+	ours, copied := b.alternate(func() (batches [][]event, requests [][]byte) {
 		for range batchesPerRound {
 			batch := s.events(batchEvents)
 			batches, requests = append(batches, batch), append(requests, batchRequest(b.key, batch))
 		}
 		return batches, requests
 	})
-	if err != nil {
-		return nil, err
-	}
 	figures := []figure.Figure{compare(s.figure, "events/s", ours.rate, copied.rate, s.reach, s.former)}
 	if s.bytes {
 		figures = append(figures,
 			bounded("wal-bytes-per-event"+s.suffix(), "bytes", ours.wal, copied.wal, 500, 993),
 			bounded("disk-bytes-per-event"+s.suffix(), "bytes", ours.disk, copied.disk, 370, 501))
 	}
-	return figures, nil
+	return figures
 }
 
 // tenantsAgainstCopy compares one batch of each of 1,000 tenants with COPY of the same rows.
-func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
-	keys, err := b.createTenants(ctx, tenants)
-	if err != nil {
-		return figure.Figure{}, fmt.Errorf("create tenants: %w", err)
-	}
+func (b *bench) tenantsAgainstCopy() figure.Figure {
+	b.Helper()
+	keys := b.createTenants(tenants)
 	for _, key := range keys {
-		if err := b.createMeterOf(key, "completions", thousandCustomers.eventType, thousandCustomers.groupBy...); err != nil {
-			return figure.Figure{}, err
-		}
+		b.createMeterOf(key, "completions", thousandCustomers.eventType, thousandCustomers.groupBy...)
 	}
 	s := thousandCustomers
 	s.customers = 10 // for each tenant
-	ours, copied, err := b.alternate(ctx, func() (batches [][]event, requests [][]byte) {
+	ours, copied := b.alternate(func() (batches [][]event, requests [][]byte) {
 		for _, key := range keys {
 			batch := s.events(tenantsBatch)
 			batches, requests = append(batches, batch), append(requests, batchRequest(key, batch))
 		}
 		return batches, requests
 	})
-	return compare("ingest-1000-tenants-vs-copy", "events/s", ours.rate, copied.rate, 0.3, never), err
+	return compare("ingest-1000-tenants-vs-copy", "events/s", ours.rate, copied.rate, 0.3, never)
 }
 
 // alternate measures rounds of batches over HTTP, each followed by COPY of the same rows.
-func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]byte)) (ours, copied written, err error) {
+func (b *bench) alternate(prepare func() ([][]event, [][]byte)) (ours, copied written) {
+	b.Helper()
 	for round := range rounds + 1 { // the first warms up
 		batches, requests := prepare()
 		rows := b.copyRows(batches)
@@ -165,14 +158,10 @@ func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]by
 			ours, copied = written{}, written{}
 		}
 		events := len(batches) * len(batches[0])
-		if err := ours.measure(ctx, b.conn, events, func() (time.Duration, error) { return load(b.coalesced, batchConnections, requests) }); err != nil {
-			return ours, copied, err
-		}
-		if err := copied.measure(ctx, b.conn, events, func() (time.Duration, error) { return b.copy(ctx, rows) }); err != nil {
-			return ours, copied, fmt.Errorf("copy: %w", err)
-		}
+		b.measure(&ours, events, func() time.Duration { return b.load(batchConnections, requests...) })
+		b.measure(&copied, events, func() time.Duration { return b.copy(rows) })
 	}
-	return ours, copied, nil
+	return ours, copied
 }
 
 // written is the result of rounds of batches: events per second, and bytes of WAL and of disk per event.
@@ -180,22 +169,17 @@ type written struct{ rate, wal, disk []float64 }
 
 // measure runs write and appends its rate, and its bytes of WAL and of disk per event. It reads the WAL
 // position of the whole server, so no other client may write at the same time.
-func (w *written) measure(ctx context.Context, conn *pgx.Conn, events int, write func() (time.Duration, error)) error {
+func (b *bench) measure(w *written, events int, write func() time.Duration) {
+	b.Helper()
 	var wal, disk [2]int64
-	look := func(i int) error {
-		return conn.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_database_size(current_database())`).Scan(&wal[i], &disk[i])
+	look := func(i int) {
+		const sizes = `select (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_database_size(current_database())`
+		require.NoError(b, b.conn.QueryRow(b.Context(), sizes).Scan(&wal[i], &disk[i]))
 	}
-	if err := look(0); err != nil {
-		return err
-	}
-	took, err := write()
-	if err != nil {
-		return err
-	}
-	w.rate = append(w.rate, float64(events)/took.Seconds())
-	err = look(1)
+	look(0)
+	w.rate = append(w.rate, float64(events)/write().Seconds())
+	look(1)
 	w.wal, w.disk = append(w.wal, float64(wal[1]-wal[0])/float64(events)), append(w.disk, float64(disk[1]-disk[0])/float64(events))
-	return err
 }
 
 func batchRequest(key string, batch []event) []byte {
@@ -225,37 +209,33 @@ func (b *bench) copyRows(batches [][]event) [][][]any {
 }
 
 // copy writes each batch in one transaction.
-func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error) {
+func (b *bench) copy(rows [][][]any) time.Duration {
+	b.Helper()
 	defer withoutCollecting()()
 	start := time.Now()
 	for _, batch := range rows {
-		if _, err := b.conn.CopyFrom(ctx, pgx.Identifier{"events"}, eventColumns, pgx.CopyFromRows(batch)); err != nil {
-			return 0, err
-		}
+		_, err := b.conn.CopyFrom(b.Context(), pgx.Identifier{"events"}, eventColumns, pgx.CopyFromRows(batch))
+		require.NoError(b, err)
 	}
-	return time.Since(start), nil
+	return time.Since(start)
 }
 
 // singleAgainstUncoalesced measures requests with one event each. It compares their rate with the rate of a
 // server that uses one transaction per request.
-func (b *bench) singleAgainstUncoalesced(name string, clients int, former float64) (figure.Figure, error) {
+func (b *bench) singleAgainstUncoalesced(name string, clients int, former float64) figure.Figure {
+	b.Helper()
 	var ours, baseline []float64
 	for round := range rounds + 1 {
-		took, err := load(b.coalesced, clients, b.singleRequests(singlesPerRound))
-		if err != nil {
-			return figure.Figure{}, err
-		}
+		took := b.load(clients, b.singleRequests(singlesPerRound)...)
 		alone, err := load(b.uncoalesced, clients, b.singleRequests(uncoalescedSingle))
-		if err != nil {
-			return figure.Figure{}, fmt.Errorf("uncoalesced: %w", err)
-		}
+		require.NoError(b, err, "uncoalesced")
 		if round == 0 {
 			continue
 		}
 		ours = append(ours, singlesPerRound/took.Seconds())
 		baseline = append(baseline, uncoalescedSingle/alone.Seconds())
 	}
-	return compare(name, "events/s", ours, baseline, 8, former), nil
+	return compare(name, "events/s", ours, baseline, 8, former)
 }
 
 func (b *bench) singleRequests(n int) [][]byte { return b.singleRequestsOf(tenCustomers, n) }
@@ -276,7 +256,8 @@ func doNothing(http.ResponseWriter, *http.Request) {}
 
 // orientation prints the rates of two simpler handlers on this machine, for comparison: one that does nothing,
 // and one with a plain INSERT.
-func (b *bench) orientation(ctx context.Context) error {
+func (b *bench) orientation() {
+	b.Helper()
 	for _, floor := range []struct {
 		name    string
 		n       int
@@ -295,10 +276,7 @@ func (b *bench) orientation(ctx context.Context) error {
 		server := httptest.NewServer(floor.handler)
 		took, err := load(server.Listener.Addr().String(), singleConnections, b.singleRequests(floor.n))
 		server.Close()
-		if err != nil {
-			return fmt.Errorf("%s: %w", floor.name, err)
-		}
+		require.NoError(b, err, floor.name)
 		fmt.Printf("%-30s %.0f requests/s over the same %d connections\n", floor.name, float64(floor.n)/took.Seconds(), singleConnections)
 	}
-	return nil
 }

@@ -8,12 +8,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/dev/bench/figure"
+	"github.com/odometer-metering/odometer/dev/proc"
 )
 
 const rounds = 5
@@ -21,98 +24,57 @@ const rounds = 5
 // never is the previous value of a figure that was not measured before.
 const never = 0
 
+// measurements lists the measurements. Each has its own database.
+var measurements = []struct {
+	name    string
+	measure func(*bench) []figure.Figure
+	byHand  bool
+}{
+	{"batches", batches, false},
+	{"properties", properties, false},
+	{"tenants", thousandTenants, false},
+	{"single", single, false},
+	{"latency", latency, false},
+	{"growth", growth, false},
+	{"large", large, true},
+	{"breakdown", breakdown, false},
+	{"revenue", revenue, false},
+	{"quotas", quotas, false},
+	{"alerts", alerts, false},
+	{"notifications", notifications, false},
+}
+
 func main() {
-	if err := run(context.Background(), os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	only := os.Args[1:]
+	proc.Main("bench", func(t testing.TB) {
+		for _, m := range measurements {
+			if !slices.Contains(only, m.name) && (len(only) > 0 || m.byHand) {
+				continue
+			}
+			var figures []figure.Figure
+			require.NoError(t, proc.Run(t.Context(), func(t testing.TB) { figures = m.measure(open(t)) }), m.name)
+			require.NoError(t, figure.Keep(".dev/bench.json", figures...))
+		}
+	})
 }
 
-func run(ctx context.Context, only []string) error {
-	folder, err := os.MkdirTemp("", "odometer-bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	binary, err := build(ctx, folder)
-	if err != nil {
-		return err
-	}
-	for _, part := range []struct {
-		name    string
-		measure func(context.Context, *bench) ([]figure.Figure, error)
-		byHand  bool
-	}{
-		{"batches", batches, false},
-		{"properties", properties, false},
-		{"tenants", thousandTenants, false},
-		{"single", single, false},
-		{"latency", latency, false},
-		{"growth", growth, false},
-		{"large", large, true},
-		{"breakdown", breakdown, false},
-		{"revenue", revenue, false},
-		{"quotas", quotas, false},
-		{"alerts", alerts, false},
-		{"notifications", notifications, false},
-	} {
-		if !slices.Contains(only, part.name) && (len(only) > 0 || part.byHand) {
-			continue
-		}
-		figures, err := inItsOwn(ctx, binary, part.measure)
-		if err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
-		}
-		if err := figure.Keep(".dev/bench.json", figures...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// inItsOwn runs a measurement in a new database.
-func inItsOwn(ctx context.Context, binary string, measure func(context.Context, *bench) ([]figure.Figure, error)) ([]figure.Figure, error) {
-	b, err := open(ctx, binary)
-	if err != nil {
-		return nil, err
-	}
-	defer b.close()
-	return measure(ctx, b)
-}
-
-func batches(ctx context.Context, b *bench) ([]figure.Figure, error) {
-	var figures []figure.Figure
+func batches(b *bench) (figures []figure.Figure) {
 	for _, s := range []shape{tenCustomers, thousandCustomers, keysInOrder, hotCustomer, eightMeters} {
-		batch, err := b.batchAgainstCopy(ctx, s)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.figure, err)
-		}
-		figures = append(figures, batch...)
+		figures = append(figures, b.batchAgainstCopy(s)...)
 	}
-	return figures, nil
+	return figures
 }
 
-func thousandTenants(ctx context.Context, b *bench) ([]figure.Figure, error) {
-	f, err := b.tenantsAgainstCopy(ctx)
-	return []figure.Figure{f}, err
-}
+func thousandTenants(b *bench) []figure.Figure { return []figure.Figure{b.tenantsAgainstCopy()} }
 
-func single(ctx context.Context, b *bench) ([]figure.Figure, error) {
-	if err := b.createMeter(tenCustomers.eventType, tenCustomers.eventType); err != nil {
-		return nil, err
+func single(b *bench) []figure.Figure {
+	b.createMeter(tenCustomers.eventType, tenCustomers.eventType)
+	b.startUncoalesced()
+	b.orientation()
+	return []figure.Figure{
+		b.singleAgainstUncoalesced("ingest-single-vs-uncoalesced", singleConnections, 6.6),
+		b.singleAgainstUncoalesced("ingest-single-256-connections-vs-uncoalesced", manyConnections, never),
 	}
-	if err := b.withoutCoalescing(ctx); err != nil {
-		return nil, err
-	}
-	if err := b.orientation(ctx); err != nil {
-		return nil, err
-	}
-	few, err := b.singleAgainstUncoalesced("ingest-single-vs-uncoalesced", singleConnections, 6.6)
-	if err != nil {
-		return nil, err
-	}
-	many, err := b.singleAgainstUncoalesced("ingest-single-256-connections-vs-uncoalesced", manyConnections, never)
-	return []figure.Figure{few, many}, err
 }
 
 // compare prints a figure with the required minimum of its ratio, and the previous ratio.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -21,17 +20,11 @@ var paths = []string{"usage.prompt_tokens", "usage.completion_tokens", "usage.to
 
 // properties measures ingest with meters that use property paths and filters. It compares one such meter with a
 // meter that sums the event's value, and eight such meters with one.
-func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
-	if err := b.createMeter("by-value", callsByValue.eventType); err != nil {
-		return nil, err
-	}
-	if err := b.createSelecting("by-property", callsByProperty.eventType, paths[2]); err != nil {
-		return nil, err
-	}
+func properties(b *bench) []figure.Figure {
+	b.createMeter("by-value", callsByValue.eventType)
+	b.createSelecting("by-property", callsByProperty.eventType, paths[2])
 	for i := range 8 {
-		if err := b.createSelecting(fmt.Sprint("by-eight-", i), callsByEight.eventType, paths[i%len(paths)]); err != nil {
-			return nil, err
-		}
+		b.createSelecting(fmt.Sprint("by-eight-", i), callsByEight.eventType, paths[i%len(paths)])
 	}
 	var copied, byValue, byProperty, byEight []float64
 	for round := range rounds + 1 { // the first warms up
@@ -39,17 +32,9 @@ func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
 		for range batchesPerRound {
 			batches = append(batches, callsByValue.events(batchEvents))
 		}
-		took, err := b.copy(ctx, b.copyRows(batches))
-		if err != nil {
-			return nil, fmt.Errorf("copy: %w", err)
-		}
-		rates := []float64{batchesPerRound * batchEvents / took.Seconds()}
+		rates := []float64{batchesPerRound * batchEvents / b.copy(b.copyRows(batches)).Seconds()}
 		for _, s := range []shape{callsByValue, callsByProperty, callsByEight} {
-			rate, err := b.batchRate(s)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.eventType, err)
-			}
-			rates = append(rates, rate)
+			rates = append(rates, b.batchRate(s))
 		}
 		if round > 0 {
 			copied, byValue = append(copied, rates[0]), append(byValue, rates[1])
@@ -60,15 +45,13 @@ func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
 		compare("ingest-calls-by-value-vs-copy", "events/s", byValue, copied, 0.4, never),
 		compare("ingest-calls-by-property-vs-by-value", "events/s", byProperty, byValue, 0.85, never),
 		compare("ingest-calls-by-eight-vs-by-one", "events/s", byEight, byProperty, 0.6, never),
-	}, nil
+	}
 }
 
 // createSelecting creates a meter with a value property and two filters. Every call meets the filters.
-func (b *bench) createSelecting(slug, eventType, property string) error {
+func (b *bench) createSelecting(slug, eventType, property string) {
+	b.Helper()
 	body := fmt.Sprintf(`{"slug":%q,"event_type":%q,"value_property":%q,"filters":[
 		{"property":"provider","operator":"eq","values":["example"]},{"property":"stream","operator":"eq","values":[true]}]}`, slug, eventType, property)
-	if err := b.call(http.MethodPost, "/v1/meters", body, http.StatusCreated, nil); err != nil {
-		return fmt.Errorf("create meter: %w", err)
-	}
-	return nil
+	b.must(http.MethodPost, "/v1/meters", body, http.StatusCreated, nil)
 }

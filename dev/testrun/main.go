@@ -20,8 +20,8 @@ import (
 
 // goTest is the common part of all go test commands. More tests run in parallel than there are cores,
 // because tests mostly wait for servers. The timeout ends only a package that hangs. The test cache is not
-// used, because property tests try other histories in each run.
-var goTest = []string{"test", "-json", "-count=1", "-timeout", "6h", "-p", "5", "-parallel", "6"}
+// used, because property tests try other histories in each run. make lint runs go vet.
+var goTest = []string{"test", "-json", "-count=1", "-vet=off", "-timeout", "6h", "-p", "5", "-parallel", "6"}
 
 func main() {
 	race := flag.Bool("race", false, "run the tests with Go's race detector")
@@ -37,18 +37,18 @@ func main() {
 		s.verbose = true
 		s.runOne(ctx, *one, flag.Args(), *race)
 	} else {
-		s.runAll(ctx, flag.Args(), *race, "-run", *run, "-skip", *skip)
+		s.runAll(ctx, flag.Args(), *race, selection{*run, *skip})
 	}
 	if s.print(); s.failed() || ctx.Err() != nil {
 		os.Exit(1)
 	}
 }
 
-// runAll compiles the tests of all modules, and then runs them.
-func (s *summary) runAll(ctx context.Context, modules []string, race bool, flags ...string) {
+// runAll compiles the selected tests of all modules, and then runs them.
+func (s *summary) runAll(ctx context.Context, modules []string, race bool, selected selection) {
 	var all []suite
 	for _, module := range modules {
-		suites, err := suitesOf(ctx, module, race)
+		suites, err := suitesOf(ctx, module, race, selected)
 		if err != nil {
 			s.brokenPackages = append(s.brokenPackages, err.Error())
 		}
@@ -60,7 +60,7 @@ func (s *summary) runAll(ctx context.Context, modules []string, race bool, flags
 	s.compiled = time.Since(s.began)
 	s.began = time.Now()
 	for _, tests := range all {
-		s.run(ctx, tests, flags...)
+		s.run(ctx, tests, "-run", selected.run, "-skip", selected.skip)
 	}
 }
 
@@ -77,14 +77,14 @@ func (s *summary) runOne(ctx context.Context, test string, modules []string, rac
 	for part := range strings.SplitSeq(parts[2], "/") {
 		anchored = append(anchored, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	flags := []string{"-run", strings.Join(anchored, "/")}
+	run := strings.Join(anchored, "/")
 	defer func() {
 		if s.passed+s.failureCount()+len(s.skipped) == 0 {
 			s.brokenPackages = append(s.brokenPackages, "there is no test "+test)
 		}
 	}()
 	if parts[1] == "" && !strings.HasPrefix(test, ".") {
-		s.runAll(ctx, modules, race, flags...)
+		s.runAll(ctx, modules, race, selection{run: run})
 		return
 	}
 	tests := suite{module: ".", race: race, packages: []string{"./" + parts[1]}}
@@ -93,7 +93,7 @@ func (s *summary) runOne(ctx context.Context, test string, modules []string, rac
 			tests.module, tests.packages = m, []string{"./" + within}
 		}
 	}
-	s.run(ctx, tests, flags...)
+	s.run(ctx, tests, "-run", run)
 }
 
 // run runs the tests of a suite and reads the events that go test prints.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,17 +27,27 @@ var slowest = []string{"/api", "/activities", "/cmd/odometer", "/db", "/worker"}
 // find nothing.
 var sequential = []string{"", "/billing", "/dev/lint", "/metering"}
 
-// suitesOf returns the suites of a module. If race is true, all packages except the sequential ones run with the race
-// detector.
-func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {
-	command := exec.CommandContext(ctx, "go", "list", "./...")
+// suitesOf returns the suites of a module, with the packages that have selected tests. Other packages are not
+// compiled and linked. If race is true, all packages except the sequential ones run with the race detector.
+func suitesOf(ctx context.Context, module string, race bool, tests selection) ([]suite, error) {
+	const testFiles = `{{.ImportPath}}{{$dir := .Dir}}{{range .TestGoFiles}}|{{$dir}}/{{.}}{{end}}{{range .XTestGoFiles}}|{{$dir}}/{{.}}{{end}}`
+	command := exec.CommandContext(ctx, "go", "list", "-f", testFiles, "./...")
 	command.Dir, command.Stderr = module, os.Stderr
 	list, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list in %s: %w", module, err)
 	}
 	plain, raced := suite{module: module}, suite{module: module, race: true}
-	for path := range strings.FieldsSeq(string(list)) {
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Split(strings.TrimSpace(line), "|")
+		path := fields[0]
+		selected, err := tests.inFiles(fields[1:])
+		if err != nil {
+			return nil, err
+		}
+		if !selected {
+			continue
+		}
 		if race && !slices.Contains(sequential, folderOf(path)) {
 			raced.packages = append(raced.packages, path)
 		} else {
@@ -49,6 +60,37 @@ func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {
 		})
 	}
 	return slices.DeleteFunc([]suite{plain, raced}, func(s suite) bool { return len(s.packages) == 0 }), nil
+}
+
+// selection selects tests by their names, as the flags -run and -skip of go test do. An empty expression in run selects
+// every test; in skip, it skips none.
+type selection struct{ run, skip string }
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
+
+// inFiles reports whether a file has a selected test. It ignores the names of subtests.
+func (s selection) inFiles(paths []string) (bool, error) {
+	run, _, _ := strings.Cut(s.run, "/")
+	selected, err := regexp.Compile(run)
+	if err != nil {
+		return false, fmt.Errorf("-run: %w", err)
+	}
+	skipped, err := regexp.Compile(s.skip)
+	if err != nil {
+		return false, fmt.Errorf("-skip: %w", err)
+	}
+	for _, path := range paths {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return false, fmt.Errorf("find tests: %w", err)
+		}
+		for _, function := range testFunction.FindAllSubmatch(source, -1) {
+			if name := function[1]; string(name) != "TestMain" && selected.Match(name) && (s.skip == "" || !skipped.Match(name)) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 func folderOf(path string) string { return strings.TrimPrefix(path, modulePath) }

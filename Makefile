@@ -44,15 +44,17 @@ limits: ## warn a customer with a hard quota at 80 %, stop it at 100 %, and serv
 attack: ## measure the effect of attackers on another tenant: each attack for EACH=10 seconds, then most of them together in ROUNDS=5 of SECONDS=60; exit 1 beyond the bounds
 	@dev/up test go run ./dev/attack
 
+e2e = CREDENTIALS=$(CURDIR)/.dev/credentials.json npm run --silent --prefix dashboard e2e --
+
 pictures: ## take the pictures in docs from the running system; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
 
-newcomer: ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
+newcomer: dashboard/node_modules ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
-	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && MEASURE=yes CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
+	MEASURE=yes $(e2e) e2e/newcomer
 	@dev/up start >/dev/null # restores the demo tenant's own provider
 
 ##@ Build it

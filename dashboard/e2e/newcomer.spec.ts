@@ -145,7 +145,7 @@ test.describe("outages", () => {
     await user.confirm("Retry", { says: "is sent now", fill: { Reason: "Stripe has answered" } });
     await user.confirm("Cancel", { says: "The sync ends as failed", fill: { Reason: "it is begun anew" }, judge: "sync-cancel" }, "Cancel the sync");
     await user.see("What to do");
-    await user.judgeHere("sync-cancelled", "facts");
+    await user.judgeHere("sync-canceled", "facts");
     await stripe.recover();
     await user.press("Sync again");
     await user.see("succeeded");

@@ -70,7 +70,7 @@ func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part 
 	return part()
 }
 
-// pageOf returns the customer's URL in the API, or "" if the base URL is unknown.
+// pageOf returns the customer's URL in the API, or "" if the base URL is unknown or the customer is 0.
 func (a *Activities) pageOf(customer metering.CustomerID) string {
 	if a.base == "" || customer == 0 {
 		return ""

@@ -189,8 +189,8 @@ func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (Cust
 	return CustomerPageResult(page), err
 }
 
-// closedAtOnce is the number of customers for which one transaction closes periods. The tenant's
-// ingest waits while the transaction writes.
+// closedAtOnce is the maximum number of customers for which one transaction closes periods. It is small, because the
+// tenant's ingest waits while the transaction writes.
 const closedAtOnce = 3
 
 // CloseBatch closes the due periods of customers, even if the provider has not accepted all their

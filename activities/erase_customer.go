@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// eventsErased is the number of events that one transaction erases, which takes about a second.
+// eventsErased is the maximum number of events that one transaction erases, which takes about a second.
 const eventsErased = 2000
 
 // EraseGroupsResult contains the customer's URL for the details of the run.

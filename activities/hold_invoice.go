@@ -113,8 +113,8 @@ func (a *Activities) found(look ledger.HoldLook, d billing.HoldDecision) LookAtH
 	return result
 }
 
-// readHeld reads the invoice from the provider. After the hold's sync has finished, it also reads
-// the provider's counts.
+// readHeld reads the invoice from the provider. If the hold's sync has finished and the invoice is still a draft, it
+// also reads the provider's counts.
 func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, look *ledger.HoldLook) (providers.Holds, error) {
 	wanted, err := a.store.Links.Wanted(ctx, tenant, look.CustomerID)
 	if err != nil {

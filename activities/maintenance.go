@@ -14,7 +14,7 @@ func (a *Activities) MakeChunks(ctx context.Context) error {
 	return a.store.Maintenance.MakeChunks(ctx, a.now())
 }
 
-// sweptAtOnce is the number of rows that one statement deletes.
+// sweptAtOnce is the maximum number of rows that one statement deletes.
 const sweptAtOnce = 10_000
 
 // inParts calls do repeatedly with the maximum number of rows of a part. It returns when do has handled fewer rows, or
@@ -34,7 +34,7 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
-// reportedAtOnce is the number of credentials of a kind that one transaction reports.
+// reportedAtOnce is the maximum number of credentials of a kind that one transaction reports.
 const reportedAtOnce = 100
 
 // countsKept is the retention of counts of events and of references to uncounted events.
@@ -80,7 +80,7 @@ func (a *Activities) RefreshDaily(ctx context.Context) error {
 	return err
 }
 
-// digestedAtOnce is the number of closed periods without digests that one query returns.
+// digestedAtOnce is the maximum number of closed periods without digests that one query returns.
 const digestedAtOnce = 100
 
 // DigestPeriods computes the digests of closed periods.
@@ -109,7 +109,7 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	return DropEventsResult{dropped}, err
 }
 
-// versionsDropped is the number of retired meter versions that one query returns.
+// versionsDropped is the maximum number of retired meter versions that one query returns.
 const versionsDropped = 100
 
 // DropRetired deletes the rollups of replaced meter versions.

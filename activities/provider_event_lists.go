@@ -15,7 +15,7 @@ type TenantInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 }
 
-// ListEventsResult is the result of a page of the provider's list of events.
+// ListEventsResult is the result of reading one page of the provider's list of events.
 type ListEventsResult struct {
 	Missed []MissedEvent `json:"missed,omitempty"` // events that had not arrived
 	More   bool          `json:"more"`             // there are further pages

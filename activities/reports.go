@@ -58,8 +58,8 @@ func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l le
 	return errors.Join(err, released)
 }
 
-// releaseRefused ends the lease of an attempt that the provider refused, if the provider surely does not
-// have the report.
+// releaseRefused ends the lease of an attempt that the provider refused. The report is planned again, as if it had
+// never been sent. The caller ensures that the provider does not have the report.
 func (a *Activities) releaseRefused(ctx context.Context, tenant metering.TenantID, l ledger.Leased, refusal error) error {
 	released := a.store.Ledger.ReleaseRefused(context.WithoutCancel(ctx), tenant, l, failureText(refusal))
 	return errors.Join(refusal, released)

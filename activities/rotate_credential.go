@@ -61,8 +61,8 @@ func (a *Activities) EndRotation(ctx context.Context, in EndRotationInput) (Rota
 	return rotationResult(r), err
 }
 
-// KeepBoth ends the rotation and leaves both credentials valid until their own expiries. After the overlap, it revokes
-// the old credential instead.
+// KeepBoth ends the rotation and leaves each credential valid until its own expiry. If the overlap is already over, it
+// revokes the old credential instead.
 func (a *Activities) KeepBoth(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Keep(ctx, in.TenantID, in.RotationID, a.now())

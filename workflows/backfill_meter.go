@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// daysPerStep is the number of days that one activity counts. It is small enough to show progress,
-// and large enough to keep the history of a backfill of five years short.
+// daysPerStep is the maximum number of days that one activity counts. It is small enough to show progress, and large
+// enough to keep the history of a backfill of five years short.
 const daysPerStep = 30
 
 // BackfillMeterInput names the meter version to backfill.

@@ -272,10 +272,9 @@ func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.Te
 	return s.startOrJoin(ctx, c)
 }
 
-// ReleaseHeldInvoice sends the release to the invoice's run, and starts the run if none is open.
-// The caller stores the release first. ReleaseHeldInvoice returns CodeConflict if the run has
-// ended, and CodeUnavailable if Temporal or the worker does not answer. After CodeUnavailable, the
-// invoice is released later.
+// ReleaseHeldInvoice sends the release to the invoice's run, and starts the run if none is open. The caller stores the
+// release first. ReleaseHeldInvoice returns CodeConflict if the run has ended, and CodeUnavailable if Temporal or the
+// worker does not answer. If it returns CodeUnavailable, the invoice is released later.
 func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID, by metering.Asked) error {
 	if err := RestartHoldInvoice(ctx, c, tenant, customer, hold); err != nil {
 		return err

@@ -107,8 +107,8 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 	return now, err
 }
 
-// endKeepingBoth ends the rotation and leaves both credentials valid. After the overlap, the old credential is revoked
-// instead.
+// endKeepingBoth ends the rotation and leaves both credentials valid. If the overlap is already over, it revokes the
+// old credential instead.
 func (r *rotateCredential) endKeepingBoth(ctx workflow.Context) (now activities.RotationResult, err error) {
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
 	err = workflow.ExecuteActivity(shortStep(disconnected, "keep both credentials"), do.KeepBoth, r.in).Get(disconnected, &now)

@@ -92,7 +92,7 @@ func heldBytes(v reflect.Value) (n int) {
 		}
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
-			return 0 // it refers only to its location, which all times share
+			return 0 // a time refers only to its location, which all times share
 		}
 		for _, field := range v.Fields() {
 			n += heldBytes(field)

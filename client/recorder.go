@@ -127,7 +127,7 @@ func withIdentity(e Event) Event {
 }
 
 func newID() string {
-	return uuid.Must(uuid.NewV7()).String() // it fails only if crypto/rand does
+	return uuid.Must(uuid.NewV7()).String() // NewV7 fails only if crypto/rand fails
 }
 
 // Flush sends the recorded events. It returns when every event is settled or ctx ends.

@@ -73,7 +73,7 @@ func newConnections(listener net.Listener, trusted []netip.Prefix, registry *pro
 func (c *connections) watch(server *http.Server) {
 	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if known, ours := conn.(*connection); ours && state == http.StateIdle {
-			known.setState(api.ConnectionWaits) // moves it to the end of closeable
+			known.setState(api.ConnectionWaits) // moves the connection to the end of closeable
 		}
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {

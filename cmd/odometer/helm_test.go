@@ -168,7 +168,7 @@ func (r release) container(t *testing.T, process string) container {
 
 // reader builds dev/helm, which lints and renders a chart as Helm does, and returns its path.
 var reader = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp(os.Getenv("TEST_BINARIES"), "odometer-helm-*") // dev/up test removes it
+	folder, err := os.MkdirTemp(os.Getenv("TEST_BINARIES"), "odometer-helm-*") // dev/up test removes the folder
 	if err != nil {
 		return "", err
 	}

@@ -287,8 +287,8 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 }
 
 // excludedIn returns ExcludedLateCurrency if the invoice's currency differs from the amount's, else "". The invoice is
-// the period's own one if target is OwnInvoice, else the subscription's next one. If its currency is unknown,
-// excludedIn returns "".
+// the period's standalone invoice if target is OwnInvoice, else the subscription's next invoice. If its currency is
+// unknown, excludedIn returns "".
 func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode {
 	if b.Side == nil {
 		return ""

@@ -25,8 +25,8 @@ type PeriodWatermark struct {
 	Watermark
 }
 
-// Configuration returns a hash of everything that the charges of a period from start depend on,
-// for customers with the plan, except usage and the customer's own prices.
+// Configuration returns a hash of everything that determines the charges of customers with the plan in a period that
+// begins at start, except usage and the customer's own prices.
 func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, plan metering.PlanID, start time.Time) string {
 	text := fmt.Appendln(nil, c.ID, c.Mapping, c.Bills, c.Text, late)
 	for _, m := range meters {

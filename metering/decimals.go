@@ -203,14 +203,14 @@ func (x Decimal) Round(places int32) Decimal {
 	return Decimal{x.d.RoundBank(places)}
 }
 
-// percentOf returns x / of × 100 with two decimals, rounded half away from zero.
-func (x Decimal) percentOf(of Decimal) Decimal {
-	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(of.d, 2)}
+// percentOf returns x / whole × 100 with two decimals, rounded half away from zero.
+func (x Decimal) percentOf(whole Decimal) Decimal {
+	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(whole.d, 2)}
 }
 
-// percentDown returns x / of × 100, rounded toward zero to the given number of decimals.
-func (x Decimal) percentDown(of Decimal, places int32) Decimal {
-	percent, _ := x.d.Mul(decimal.NewFromInt(100)).QuoRem(of.d, places)
+// percentDown returns x / whole × 100, rounded toward zero to the given number of decimals.
+func (x Decimal) percentDown(whole Decimal, places int32) Decimal {
+	percent, _ := x.d.Mul(decimal.NewFromInt(100)).QuoRem(whole.d, places)
 	return Decimal{percent}
 }
 

@@ -15,7 +15,7 @@ const (
 	CodeUnauthorized   Code = "unauthorized"         // no credential, or an invalid one
 	CodeForbidden      Code = "forbidden"            // a valid credential without the permission
 	CodeNotFound       Code = "not_found"            // no such resource in this tenant
-	CodeConflict       Code = "conflict"             // it already exists, or its state forbids the change
+	CodeConflict       Code = "conflict"             // the resource already exists, or its state forbids the change
 	CodeTooLarge       Code = "too_large"            // the request exceeds a size limit
 	CodeRateLimited    Code = "rate_limited"         // too many requests; RetryAfter is the time to wait
 	CodeOverloaded     Code = "overloaded"           // nothing was stored; try again later

@@ -93,7 +93,7 @@ type DisabledBecause string
 
 const (
 	DisabledByTenant DisabledBecause = "tenant"
-	DisabledGone     DisabledBecause = "gone"    // it returned 410
+	DisabledGone     DisabledBecause = "gone"    // the receiver returned 410
 	DisabledFailing  DisabledBecause = "failing" // no delivery succeeded for FailingAtMost
 )
 

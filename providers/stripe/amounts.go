@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Keys of the address of a charge's destination.
+// Keys of billing.Destination.Address in the destinations of charges.
 const (
 	productKey     = "product"
 	taxBehaviorKey = "tax_behavior"

@@ -42,8 +42,8 @@ type OwnInvoice struct {
 // errOwnFinal means that the invoice accepts no more lines.
 var errOwnFinal = errors.New("the period's invoice is no longer a draft")
 
-// ownOf returns the invoice of the message's period. The message sets a line of the invoice or finalizes
-// it.
+// ownOf returns the standalone invoice of the message's period. The message sets a line of the invoice or finalizes the
+// invoice.
 func ownOf(m billing.Message) *OwnInvoice {
 	name := fmt.Appendf(nil, "invoice/%d/%d/%d/%d", m.TenantID, m.CustomerID, m.Connection, m.Window.Start.UnixMicro())
 	own := &OwnInvoice{

@@ -161,7 +161,7 @@ func (i Item) side(customer string) billing.Side {
 	return billing.Side{Customer: customer, Subscription: i.SubscriptionID, Period: i.period(), Trial: i.Trial, Ended: i.Ended, Currency: i.Currency}
 }
 
-// Keys of a destination's address.
+// Keys of billing.Destination.Address in the destinations of quantities.
 const (
 	itemKey      = "item_id"
 	eventKey     = "event_name"

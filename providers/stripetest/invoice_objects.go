@@ -7,7 +7,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// embeddedLines is the number of lines in an invoice object. If there are more, has_more is true.
+// embeddedLines is the maximum number of lines in an invoice object. If there are more, has_more is true.
 const embeddedLines = 10
 
 // view is the form of objects in a response.

@@ -4,7 +4,7 @@ func (c *call) getAccount() answer {
 	return found(object{"object": "account", "id": c.ID, "country": "US", "default_currency": "usd"})
 }
 
-// embeddedItems is the number of items in a subscription object. If there are more, has_more is true.
+// embeddedItems is the maximum number of items in a subscription object. If there are more, has_more is true.
 const embeddedItems = 10
 
 // billingModes is the first version that shows billing modes:

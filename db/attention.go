@@ -341,11 +341,11 @@ func attentionArgs(tenant metering.TenantID, unrated []ledger.UnratedTotal, now 
 	}
 }
 
-// attentionItems selects the items of the sources, as SQL.
-func attentionItems(of AttentionKind) string {
+// attentionItems returns the SQL that selects the items of a kind, or of all kinds if kind is empty.
+func attentionItems(kind AttentionKind) string {
 	var all []string
 	for rank, source := range attentionSources {
-		if of == "" || of == source.kind {
+		if kind == "" || kind == source.kind {
 			all = append(all, fmt.Sprintf(`select %d as rank, '%s' as kind, * from (%s) x (id, reference, customer_id, cause, since, until, url)`, rank, source.kind, source.items))
 		}
 	}

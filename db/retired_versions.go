@@ -50,7 +50,7 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, limit int) 
 	return dropped, errors.Join(failures...)
 }
 
-// customersDropped is the number of customers per transaction that drops rollups.
+// customersDropped is the maximum number of customers per transaction that drops rollups.
 const customersDropped = 100
 
 func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {

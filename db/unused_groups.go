@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupNamedByOthers reports whether a quota or an alert names group g of usage_groups, except for
-// those of @customer, as SQL.
+// groupNamedByOthers is the SQL condition that a quota or an alert names group g of usage_groups. It ignores quotas and
+// alerts of @customer.
 const groupNamedByOthers = `exists (
 	  select
 	  from meter_versions v

@@ -202,7 +202,7 @@ func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id meterin
 	})
 }
 
-// Keep cancels a rotation: both credentials stay valid until their own expiries. After the overlap, it
+// Keep cancels a rotation: each credential stays valid until its own expiry. If the overlap is already over, Keep
 // revokes the old credential instead.
 func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {

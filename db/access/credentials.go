@@ -165,8 +165,8 @@ func (s Credentials) Get(ctx context.Context, tenant metering.TenantID, id meter
 	return c, pg.Coded(err)
 }
 
-// List returns the tenant's credentials of a kind before the given number, newest first; 0 starts at the
-// newest. Secrets are still sealed.
+// List returns up to limit of the tenant's credentials of a kind, newest first. If before is not 0, it returns only
+// credentials with a smaller number. Secrets are still sealed.
 func (s Credentials) List(ctx context.Context, tenant metering.TenantID, kind metering.CredentialKind, before int64, limit int) (page pg.Page[metering.Credential], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedColumns+` from credentials c

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Conditions that the tenant has an enabled alert, and a quota with a limit, as SQL.
+// SQL conditions that the tenant has an enabled alert, and that it has a quota with a limit.
 const (
 	hasAlertOfAny = `exists (select from alerts where tenant_id = @tenant and enabled)`
 	hasLimitOfAny = `exists (select from quotas where tenant_id = @tenant and amount is not null)`

@@ -12,10 +12,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ArchivedAt returns the SQL of the time at which a row of the table was archived; the zero time if it was
-// not.
-func ArchivedAt(of string) string {
-	return `coalesce(` + of + `.archived_at, timestamptz '0001-01-01')`
+// ArchivedAt returns the SQL of the time at which a row of table was archived. The time is zero if the row is not
+// archived.
+func ArchivedAt(table string) string {
+	return `coalesce(` + table + `.archived_at, timestamptz '0001-01-01')`
 }
 
 // setArchived archives a row, or unarchives it if the instant is zero. changed is false if the row was in that state

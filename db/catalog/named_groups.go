@@ -8,8 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// namedGroups selects group_id and group_key of the groups of a meter that quotas and alerts name,
-// as SQL.
+// namedGroups is the SQL that selects group_id and group_key of the groups of @meter that quotas and alerts name.
 const namedGroups = `
 	(select group_id, group_key from quotas where tenant_id = @tenant and meter_id = @meter and group_id is not null
 	union all

@@ -51,7 +51,7 @@ func OwnPricesOf(customer metering.CustomerID, stored []StoredOwnPrice) (own []b
 	return own
 }
 
-// OwnVersions returns billing.OwnVersions of a customer at the start of a period, as SQL.
+// OwnVersions returns the SQL of billing.OwnVersions of a customer at the start of a period.
 func OwnVersions(tenant, customer, start string) string {
 	return `coalesce((
 		select string_agg(' ' || own.meter_id || ':' || own.version, '' order by own.meter_id)
@@ -65,7 +65,7 @@ func OwnVersions(tenant, customer, start string) string {
 		  order by m.meter_id, m.effective_from desc, m.version desc) own), '')`
 }
 
-// IsOwnPricedAt reports whether an own price of a customer for @meter is in force at an instant, as SQL.
+// IsOwnPricedAt returns the SQL condition that an own price of a customer for @meter is in force at an instant.
 func IsOwnPricedAt(customer, at string) string {
 	return `coalesce((
 		select m.terms is not null
@@ -79,7 +79,7 @@ func IsOwnPricedAt(customer, at string) string {
 		limit 1), false)`
 }
 
-// SourceOfPrice is the billing.PriceSource of a total t of a closed period, as SQL.
+// SourceOfPrice is the SQL of the billing.PriceSource of a total t of a closed period.
 const SourceOfPrice = `coalesce((
 	select case when v.customer_id is not null then 'customer' when v.plan_id is not null then 'plan' else 'meter' end
 	from meter_prices v

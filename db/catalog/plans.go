@@ -185,7 +185,7 @@ func (s Plans) Assignments(ctx context.Context, tenant metering.TenantID, custom
 	return list, nil
 }
 
-// PlanAt returns the id of the plan that a customer has at an instant, or 0, as SQL.
+// PlanAt returns the SQL of the id of the plan that a customer has at an instant. The id is 0 if the customer has none.
 func PlanAt(tenant, customer, at string) string {
 	return `coalesce((
 		select coalesce(a.plan_id, 0)

@@ -178,9 +178,9 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// Withdraw withdraws a version that has not taken effect. It calls now after it has locked the catalog. It returns
-// CodeNotFound if there is no such version. It returns CodeConflict if the version has taken effect, because it charges
-// billing periods that have begun.
+// Withdraw withdraws a version that has not taken effect. After it has locked the catalog, it takes the current time
+// from the function now. It returns CodeNotFound if there is no such version. It returns CodeConflict if the version
+// has taken effect, because it charges billing periods that have begun.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now func() time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {

@@ -46,7 +46,7 @@ type PriceImpact struct {
 	Largest   []CustomerImpact // customers with the largest differences, largest first
 }
 
-// maxCustomerImpacts is the number of customers in PriceImpact.Largest.
+// maxCustomerImpacts is the maximum number of customers in PriceImpact.Largest.
 const maxCustomerImpacts = 10
 
 // CustomerImpact is the difference of the charges of one customer's open periods.
@@ -105,13 +105,13 @@ func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p b
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, time.Time{}, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })))
 }
 
-// priceChange returns a change that applies the function versions to the stored versions of a price. These are the
-// customer's own prices if p has a customer, and otherwise the catalog's prices of the meter.
-func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
+// priceChange returns a change that applies update to the stored versions of a price. These are the customer's own
+// prices if p has a customer, and otherwise the catalog's prices of the meter.
+func priceChange(p billing.Price, from time.Time, update func([]billing.Price) []billing.Price) catalogChange {
 	if p.CustomerID != 0 {
-		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, price: p, own: versions}
+		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, price: p, own: update}
 	}
-	return catalogChange{meter: p.MeterID, from: from, price: p, prices: versions}
+	return catalogChange{meter: p.MeterID, from: from, price: p, prices: update}
 }
 
 // AssignmentImpact computes the impact of assigning a plan to a customer.
@@ -175,20 +175,20 @@ func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zo
 	})
 }
 
-// always returns a plan function for impactOf that returns c, regardless of the catalog.
+// always returns a function for impactOf that returns c, regardless of the catalog.
 func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
 	return func(pgx.Tx) (*catalogChange, error) { return &c, nil }
 }
 
-// impactOf computes the impact of the change that plan returns, at one revision of the catalog. Each customer
-// is charged by the plan and prices that apply to it. If plan returns nil, the write changes nothing.
-func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
+// impactOf computes the impact of the change that readChange returns, at one revision of the catalog. Each customer is
+// charged at the prices that apply to it. If readChange returns nil, the write changes nothing.
+func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, readChange func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		impact = Impact{AsOf: metering.Instant(now)}
 		if impact.Revision, err = catalog.ReadRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
-		change, err := plan(tx)
+		change, err := readChange(tx)
 		if err != nil || change == nil {
 			return err
 		}

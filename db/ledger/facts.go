@@ -120,7 +120,7 @@ type factReader struct {
 	customer  metering.CustomerID
 	base      billing.Facts  // shared by the customer's billing schedules
 	facts     billing.Facts  // of this billing schedule
-	compared  *billing.Books // facts after the comparison with the invoices; nil: not compared yet. From then on, facts has its results
+	compared  *billing.Books // books after the comparison with the invoices; nil: not compared yet. After the comparison, the field facts holds the compared facts
 	streams   int            // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices

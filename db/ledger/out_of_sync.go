@@ -174,7 +174,7 @@ func needsSyncArgs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cus
 	}, err
 }
 
-// closedIncomplete is the condition that a period p is closed and not complete, as SQL.
+// closedIncomplete is the SQL condition that a period p is closed and not complete.
 const closedIncomplete = `p.closed_at is not null and not p.complete`
 
 // catalogs holds the configurations by which open periods are charged (billing.Configuration), as arrays for an

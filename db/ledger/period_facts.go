@@ -10,7 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PeriodQuery selects billing periods of some customers, which CustomerBatches has put into one batch.
+// PeriodQuery selects billing periods of some customers. The caller ensures that the customers are one batch of
+// CustomerBatches.
 type PeriodQuery struct {
 	Customers []int64
 	Periods   func(billing.Facts) []billing.Period // returns the periods to read of a billing schedule; nil: none

@@ -23,7 +23,7 @@ type KeptEvent struct {
 	Customer metering.CustomerID
 }
 
-// keptEvent selects the columns of a KeptEvent from provider_events e, as SQL.
+// keptEvent is the SQL of the columns of a KeptEvent, which are read from provider_events e.
 const keptEvent = `e.tenant_id, e.id, ` + customerOfEvent
 
 const customerOfEvent = `coalesce((

@@ -92,9 +92,8 @@ func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return id, err
 }
 
-// likeliest selects one connection, as SQL: the one at address $3, otherwise the active one,
-// otherwise the one that was retired last. If $4 is true (a new receiver), only the active
-// connection at the address qualifies.
+// likeliest is the SQL that selects one connection: the one at address $3, otherwise the active one, otherwise the one
+// that was retired last. If $4 is true (a new receiver), only the active connection at the address qualifies.
 const likeliest = `and (not $4 or retired_at is null and address = $3)
 		order by address = $3 desc, retired_at desc nulls first, id desc
 		limit 1`

@@ -218,8 +218,8 @@ func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uu
 	return nil
 }
 
-// ReleaseRefused ends the lease of an attempt that the provider refused, if the provider surely does not have the
-// report. The report is planned again, as if it had never been sent.
+// ReleaseRefused ends the lease of an attempt that the provider refused. The report is planned again, as if it had
+// never been sent. The caller ensures that the provider does not have the report.
 func (l Ledger) ReleaseRefused(ctx context.Context, tenant metering.TenantID, refused Leased, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		update billing_reports

@@ -291,7 +291,7 @@ func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meteri
 	return err
 }
 
-// fetchedAtOnce is the number of events that fetchPast reads.
+// fetchedAtOnce is the maximum number of events that one call of fetchPast reads.
 const fetchedAtOnce = 200
 
 // fetchPast reads the next events of the cursor "past". It calls fn with each event and the last column of the

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// FeedsOfCustomer is the SQL of the meters that feed each billing schedule of a customer c. It is null unless
-// the customer has several billing schedules.
+// FeedsOfCustomer is the SQL of the feeds (billing.Feed) of a customer c: a JSON array of StoredFeed, in order of time.
+// It is null if the customer has only one billing schedule, and therefore no feeds.
 const FeedsOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('meter', f.meter_id, 'stream', f.stream, 'from', f.effective_from) order by f.effective_from, f.id)
 	    from billing_stream_meters f
@@ -33,7 +33,7 @@ func FeedsOf(stored []StoredFeed) (feeds []billing.Feed) {
 	return feeds
 }
 
-// ReadFeeds returns a customer's number of billing schedules, and the meters that feed each.
+// ReadFeeds returns a customer's number of billing schedules, and its feeds in order of time.
 func ReadFeeds(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
 	var stored []StoredFeed
 	err = q.QueryRow(ctx, `
@@ -130,7 +130,7 @@ func (c closedStreams) changes(r metering.Range) (all []time.Time) {
 	return all
 }
 
-// StreamAt is the SQL of the number of the billing schedule that a customer's meter feeds at an instant.
+// StreamAt returns the SQL of the number of the billing schedule to which a customer's meter belongs at an instant.
 func StreamAt(tenant, customer, meter, at string) string {
 	return `coalesce((
 	    select f.stream

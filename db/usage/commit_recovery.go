@@ -11,7 +11,7 @@ import (
 // backend identifies the PostgreSQL process that runs the attempt.
 type backend struct {
 	pid uint32
-	at  time.Time // the server's time during the attempt; a later process with the same pid starts after it
+	at  time.Time // the server's time during the attempt; a later process with the same pid starts after this time
 }
 
 // recoverCommit reports whether an attempt was committed. Call it if COMMIT was not answered. It terminates the

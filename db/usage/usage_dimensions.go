@@ -45,7 +45,7 @@ func jsonArray(properties []string) json.RawMessage {
 
 func (s *usageStatement) separates() bool { return s.Args["dimension_versions"] != nil }
 
-// dimensionGroup returns the SQL of the group of a row, which is null unless the row's meter is read by dimension.
+// dimensionGroup returns the SQL of the group of a row. The group is null if the row's meter is not read by dimension.
 func (s *usageStatement) dimensionGroup() string {
 	if !s.separates() {
 		return "null::uuid"

@@ -127,8 +127,9 @@ func (r *WindowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
 	return FilterGaps{Other: other, Alike: r.alike}, err
 }
 
-// otherTotal returns the usage in OtherGroup. Events in OtherGroup may have the requested values, because their
-// values are unknown. It returns nil if OtherGroup has no usage, or if the query does not filter by group.
+// otherTotal returns the usage in OtherGroup. Events in OtherGroup may have the requested values, because their values
+// are unknown. It returns nil if OtherGroup has no usage or is itself requested, or if the query does not filter by
+// group.
 func (r *WindowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) {
 	if _, asked := r.groups[metering.OtherGroup.ID]; asked || len(r.Groups) == 0 {
 		return nil, nil

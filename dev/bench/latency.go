@@ -64,8 +64,9 @@ func (b *bench) saturation() float64 {
 	return figure.Median(rates)
 }
 
-// latencies returns the p99 of single events in each round, while the work that begin starts is running. floor
-// is the p99 of the same kind of requests, at the same rate, to a handler that does nothing.
+// latencies returns the p99 of single events in each round. The function begin starts the work that runs during the
+// round, and returns a function that ends it. floor is the p99 of the same kind of requests, at the same rate, to a
+// handler that does nothing.
 func (b *bench) latencies(rate float64, begin func(round int) (end func())) (stored, floor []float64) {
 	b.Helper()
 	idle := httptest.NewServer(http.HandlerFunc(doNothing))

@@ -34,7 +34,7 @@ type drill struct {
 	api    *client.ClientWithResponses
 	quotas *client.Quotas
 	server http.Handler
-	alert  string // its id
+	alert  string // ID of the alert on the quota
 	hooks  string // the URL of the webhook
 }
 

@@ -100,7 +100,7 @@ var binaryFolder = sync.OnceValues(func() (string, error) { return os.MkdirTemp(
 // build returns the path of the binary. The first process of a test run builds it; the others reuse it.
 func build(t testing.TB, tags string) string {
 	t.Helper()
-	in := os.Getenv("TEST_BINARIES") // dev/up test removes it
+	in := os.Getenv("TEST_BINARIES") // dev/up test creates and removes this folder
 	if in == "" {
 		var err error
 		if in, err = binaryFolder(); err != nil {

@@ -23,7 +23,7 @@ import (
 
 const (
 	maxBody = 1 << 20
-	maxKept = 10_000 // then the oldest are deleted, because it may run for weeks
+	maxKept = 10_000 // maximum number of stored deliveries; the oldest are deleted, because the receiver may run for weeks
 )
 
 // A Delivery is one received request, including those answered with an error.

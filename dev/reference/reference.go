@@ -86,7 +86,7 @@ func Text(value any) string {
 	case map[string]any, []any:
 		compact, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // it was decoded
+			panic(err) // the value was decoded from JSON, so it can be encoded
 		}
 		return "text " + string(compact)
 	}

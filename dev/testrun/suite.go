@@ -15,7 +15,7 @@ const modulePath = "github.com/odometer-metering/odometer"
 
 // suite is a set of packages of a module. Their tests are compiled with the same flags.
 type suite struct {
-	module   string // its folder
+	module   string // folder of the module
 	race     bool
 	packages []string
 }

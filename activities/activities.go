@@ -55,8 +55,8 @@ func New(c Config) *Activities {
 	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL, fair.NewShares[metering.TenantID](heavyAtOnce)}
 }
 
-// heavyAtOnce is the number of parts of heavy work that a worker does concurrently: days to count,
-// and erasures of events. A tenant has at most one of them.
+// heavyAtOnce is the maximum number of parts of heavy work that a worker does concurrently: days to count, and erasures
+// of events. A tenant has at most one of them.
 const heavyAtOnce = 2
 
 // inTurn runs one part of heavy work after it has waited for one of the worker's heavyAtOnce slots.

@@ -134,7 +134,7 @@ func (b *batch) syncLast(ctx context.Context) error {
 
 // tried is the result of trying a few customers.
 type tried struct {
-	through bool                  // the provider has answered a call for at least one of them
+	through bool                  // the provider has answered a call for at least one of the customers
 	failure error                 // the last failure that the provider may have caused
 	left    []metering.CustomerID // customers with an unknown result, because the database failed
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// deliveryLanes is the number of concurrent deliveries to an endpoint.
+	// deliveryLanes is the maximum number of concurrent deliveries to an endpoint.
 	deliveryLanes = 8
 	// sendFor is the time after which SendMessages starts no more deliveries, so that the run can
 	// report its progress.

@@ -72,10 +72,9 @@ type attempt struct {
 	newKey  bool  // after an error: a retry needs another idempotency key, or the provider repeats its answer
 }
 
-// send makes one attempt to send a report that the caller has leased. Providers recognize a
-// repeated report only for a limited time. If the first attempt is older and the provider would add
-// the report to a total again, send first checks whether the report has arrived. After an error,
-// the report is undecided and has to be sent again.
+// send makes one attempt to send a report that the caller has leased. Providers recognize a repeated report only for a
+// limited time. If the first attempt is older and the provider would add the report to a total again, send first checks
+// whether the report has arrived. If send returns an error, the report is undecided and has to be sent again.
 func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledger.Leased) (attempt, error) {
 	now := a.now()
 	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)

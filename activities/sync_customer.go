@@ -45,7 +45,7 @@ type PlanReportsInput struct {
 	PassID   uuid.UUID          `json:"pass_id"`            // pass for which the excluded meters are recorded
 }
 
-// PlanReports plans and stores the next reports.
+// PlanReports plans and stores the next reports. It also records the excluded meters for the syncs of the pass.
 func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (passes.Plan, error) {
 	defer alive(ctx)()
 	pass := ledger.Pass{After: in.After, Excluded: in.Excluded}

@@ -13,8 +13,7 @@ import (
 
 const (
 	customersPerBatch = 50
-	// customersPerPage is the number of customers that are synced at the same time, in concurrent
-	// batches.
+	// customersPerPage is the maximum number of customers that are synced at the same time, in concurrent batches.
 	customersPerPage = 4 * customersPerBatch
 	// pagesPerRun bounds a run's history.
 	pagesPerRun = 100

@@ -62,8 +62,7 @@ func (f *Facts) booking(c *calculation) Booking {
 	}
 }
 
-// booked returns the booked totals of the late calculation. Before the first booking, these are the totals at the
-// close.
+// booked returns the booked totals of the late calculation. If there is no booking, these are the totals at the close.
 func (f *Facts) booked(c *calculation) Booked {
 	if b, known := f.bookedOf(c.meter.ID, c.late.closed.Start); known {
 		return b

@@ -197,9 +197,10 @@ func (l *ClosedLine) ownUnits() metering.Decimal {
 
 func (l *ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
 
-// billedUnits returns the units of the closed line that are billed with the period. After a reconciliation, they are
-// the units that it treats as billed. Before, they are the units that were reported or still will be. If the line is
-// billed in amounts, billedUnits returns its usage.
+// billedUnits returns the units of the closed line that are billed with the period:
+//   - for a line billed in amounts: its usage
+//   - for any other line with a reconciliation: the units that the reconciliation treats as billed
+//   - else: the units that were reported or still will be
 func (l *ClosedLine) billedUnits() metering.Decimal {
 	switch {
 	case l.inAmounts():

@@ -45,7 +45,7 @@ func (b chargeSteps) rates() (steps []Step) {
 	return append(steps, b.modelCharge(StepModelCharge))
 }
 
-// maxDimensionSteps is the number of combinations that dimensionSteps lists, to limit the size of a statement.
+// maxDimensionSteps is the maximum number of combinations that dimensionSteps lists, to limit the size of a statement.
 const maxDimensionSteps = 100
 
 // dimensionSteps returns a step for each combination of dimension values, in descending order of units. After

@@ -53,7 +53,7 @@ type Customer struct {
 	CreatedAt       time.Time
 	BillingStartsAt *time.Time // start of the first period, if an operator has set it; nil: not set
 	EarlyEvents     []EarlyEvents
-	HeadOpenUntil   *time.Time // until then, an event can make the first stored period begin earlier; nil: it cannot
+	HeadOpenUntil   *time.Time // until this time, an event can make the first stored period begin earlier; nil: no event can
 	Plans           []Assignment
 	Prices          []Price // the customer's own prices, of all meters
 }
@@ -67,9 +67,9 @@ type EarlyEvents struct {
 
 // Settings holds the tenant's billing settings.
 type Settings struct {
-	Timezone   *time.Location // its calendar months are the periods of customers without a subscription
+	Timezone   *time.Location // time zone of the calendar months that are the periods of customers without a subscription
 	Currency   string         // default currency of meters without a price; ISO 4217
-	Grace      time.Duration  // time after its end during which a period stays open
+	Grace      time.Duration  // time after the end of a period during which the period stays open
 	LatePolicy metering.LatePolicy
 }
 
@@ -143,9 +143,9 @@ type Subscription struct {
 	metering.Range
 	Connection metering.ConnectionID              // connection of the subscription; 0: not recorded
 	Trial      bool                               // the period is a trial: the provider charges nothing for it
-	Invoiced   bool                               // its invoice is final, or none follows: new reports are not billed
-	Scales     map[metering.MeterID]int32         // usage scales when it was invoiced; missing meters: 0; nil: unknown
-	Prices     map[metering.MeterID]ProviderPrice // last prices read while it ran, else the first ones read later
+	Invoiced   bool                               // the period's invoice is final, or no invoice follows: new reports are not billed
+	Scales     map[metering.MeterID]int32         // usage scales when the period was invoiced; missing meters: 0; nil: unknown
+	Prices     map[metering.MeterID]ProviderPrice // last prices that were read during the period, else the first prices that were read later
 }
 
 // Usage is the usage of one meter in one period. For a closed period, it is computed with the meter's aggregation at

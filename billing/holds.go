@@ -135,7 +135,7 @@ type HoldDecision struct {
 	Reasons  []HoldReason
 	Settle   []Resolved // hold and release reports with the outcome that the invoice shows
 	SendHold bool
-	Release  bool      // release the draft: it agrees, or an operator requested the release
+	Release  bool      // release the draft, because the draft agrees or an operator requested the release
 	Sync     bool      // the customer needs a sync
 	Until    time.Time // no action is needed before this time; zero: compare again at the usual interval
 }

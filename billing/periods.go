@@ -113,8 +113,7 @@ func ExpectedPeriods(f Facts) []Period {
 	return periods
 }
 
-// CurrentPeriod returns the billing period that contains Now. Before the first period begins, it returns the calendar
-// month.
+// CurrentPeriod returns the billing period that contains Now. If there is none, it returns the calendar month.
 func CurrentPeriod(f Facts) metering.Range { return expectedAt(f, f.Now) }
 
 // expectedAt returns the billing period that contains an instant. Outside of all billing periods, it returns the

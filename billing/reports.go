@@ -137,7 +137,7 @@ type Resolved struct {
 // ReportPlan holds the next actions for one billing schedule of a customer.
 type ReportPlan struct {
 	Periods       []Period          // billing periods to store, oldest first
-	HeadOpenUntil *time.Time        // until then, an event can make the first period begin earlier; nil: it cannot
+	HeadOpenUntil *time.Time        // until this time, an event can make the first period begin earlier; nil: no event can
 	ReadFirst     bool              // no reports are planned before the customer's state at the provider is read
 	Withdraw      []uuid.UUID       // unsent reports to previous connections and subscriptions: they become Rejected
 	Resolved      []Resolved        // reports with outcomes that final invoices show

@@ -143,7 +143,7 @@ func (b *Books) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range b.Meters {
 		then := period.line(m.ID)
 		if then == nil {
-			continue // the meter was created later, or did not feed the billing schedule in the period
+			continue // the meter was created later, or did not belong to the billing schedule in the period
 		}
 		l, late := statementLineOf(closedCalculation(m, then)), b.lateCalculation(period, m, then)
 		l.Charge, l.Billed = then.Charge, b.bills(then)

@@ -43,7 +43,7 @@ type Event struct {
 	Dated          bool            // sent with a timestamp
 	ReceivedAt     time.Time
 	Hash           [32]byte // of the fields as sent, see SentEvent.hash; zero without an idempotency key
-	Erased         bool     // its customer was erased: Properties contain only the values that erasure kept
+	Erased         bool     // the event's customer was erased: Properties contain only the values that erasure kept
 
 	index propertyIndex // of Properties, which must not change after the index was built
 }

@@ -10,19 +10,19 @@ import (
 // Invoice is an invoice of a billing provider.
 type Invoice struct {
 	ID           string
-	Connection   ConnectionID // the connection with which it was read
+	Connection   ConnectionID // the connection with which the invoice was read
 	Customer     string       // at the provider
 	Subscription string
 	Status       string
 	Void         bool   // no payment is due
-	Reason       string // why the provider created it, in the provider's terms
+	Reason       string // the reason for which the provider created the invoice, in the provider's terms
 	Renewal      bool   // created at the end of a period, for the period's usage
 	Currency     string
 	Total        Decimal
 	Lines        []InvoiceLine
-	Period       Range // the period that ended with it
+	Period       Range // the period that ended when the invoice was created
 	CreatedAt    time.Time
-	FinalizedAt  time.Time // zero while it is a draft
+	FinalizedAt  time.Time // zero while the invoice is a draft
 }
 
 // InvoiceLine is one line of an invoice, before discounts and tax.
@@ -41,7 +41,7 @@ type InvoiceLine struct {
 // EndedSubscription is a subscription at a provider that was canceled before the end of its last period.
 type EndedSubscription struct {
 	ID         string
-	Connection ConnectionID // the connection with which it was read
+	Connection ConnectionID // the connection with which the subscription was read
 	Customer   string       // at the provider
 	LastPeriod Range        // ends with the subscription
 }

@@ -108,7 +108,7 @@ type MeterVersion struct {
 	Timezone      string   // IANA name; usage is stored by local hour and month
 	Epoch         int64    // events with a lower epoch are counted by the backfill, not at ingest
 	Status        MeterVersionStatus
-	CountedFrom   *time.Time // the start of its totals; nil: the first event
+	CountedFrom   *time.Time // the start of the version's totals; nil: the first event
 }
 
 // Validate returns an error if a field that a client can set is not valid.

@@ -16,7 +16,7 @@ type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
 	Statements   bool   // each report is a statement: the whole bill of a period
-	Invoices     bool   // its final invoices are the record of billed usage
+	Invoices     bool   // the provider's final invoices are the record of billed usage
 	Account      string // account that the secret belongs to; "": the provider has no accounts
 	Livemode     *bool  // whether reports are charged; nil: unknown
 	Address      string // URL of a webhook; "" for other providers

@@ -13,7 +13,7 @@ import (
 const (
 	MaxQuotas        = 100                 // per customer, and per plan
 	MaxReservations  = 10_000              // per customer at the same time
-	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until their deletion, they can still be settled
+	ReservationsKept = 30 * 24 * time.Hour // time from the expiry of a reservation to its deletion; until then, it can still be settled
 	maxReservationID = 128
 )
 

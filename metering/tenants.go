@@ -43,7 +43,7 @@ type Tenant struct {
 	ID                TenantID
 	Name              string
 	Timezone          string        // IANA name, for days, months and billing periods
-	Currency          string        // ISO 4217; the default currency of its prices
+	Currency          string        // ISO 4217; the default currency of the tenant's prices
 	Grace             time.Duration // the time from a period's end until its close
 	LatePolicy        LatePolicy
 	RequestsPerMinute int  // requests a minute to the Events API

@@ -168,8 +168,8 @@ func Location(name string) *time.Location {
 
 // Bounds on the difference between a process's clock and the database's.
 const (
-	ClockWarning = 5 * time.Second // beyond it, the process is not ready
-	ClockLimit   = time.Minute     // beyond it, the process makes no decision that depends on the time
+	ClockWarning = 5 * time.Second // beyond this difference, the process is not ready
+	ClockLimit   = time.Minute     // beyond this difference, the process makes no decision that depends on the time
 )
 
 // MaxIngestDelay is the time after which a transaction reads every event that was received before. It is longer than

@@ -69,13 +69,13 @@ type Endpoint struct {
 	Description string
 	EventTypes  []MessageKind
 
-	Sealed       []byte // the encrypted secret that signs its messages
+	Sealed       []byte // the encrypted secret that signs the endpoint's messages
 	LastFour     string
 	SealedFormer []byte     // the encrypted previous secret; nil: none
 	FormerUntil  *time.Time // until then, messages are also signed with the previous secret; nil: no end
 
 	CreatedAt       time.Time
-	DisabledAt      *time.Time // since then, no messages are stored for it
+	DisabledAt      *time.Time // since this time, no messages are stored for the endpoint
 	DisabledBecause DisabledBecause
 	FailingSince    *time.Time // since then, no delivery has succeeded
 }

@@ -84,7 +84,7 @@ func (s *statementStep) rounded(b breakdown, currency string) *big.Rat {
 	if s.RoundedTo != expected {
 		panic(&StatementError{Path: s.path + "/rounded_to", Stated: cmp.Or(string(s.RoundedTo), "absent"), Recomputed: cmp.Or(string(expected), "absent")})
 	}
-	if s.Name == "exact_charge" { // rounded like the quotient that it contains
+	if s.Name == "exact_charge" { // the exact charge is rounded like the quotient that it contains
 		by = b.get("usage_charge", "overage_charge").RoundedTo
 	}
 	if by == "" {

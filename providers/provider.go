@@ -12,8 +12,8 @@ import (
 
 // Provider is a billing provider. Each provider has its own package and an entry in the registry.
 //
-// Its methods return coded errors. After CodeProviderDown the caller can try again; after
-// CodeProviderRefuse an operator must act. RetryLater and OwnRefusal can be causes of these errors.
+// Its methods return coded errors. If the code is CodeProviderDown, the caller can try again. If it is
+// CodeProviderRefuse, an operator must act. RetryLater and OwnRefusal can be causes of these errors.
 type Provider interface {
 	// Describe returns the properties of the provider.
 	Describe() Description
@@ -103,9 +103,9 @@ type InvoiceList interface {
 
 // InvoiceListQuestion selects the invoices of a customer.
 type InvoiceListQuestion struct {
-	Customer     string                // its id at the provider
+	Customer     string                // the customer's id at the provider
 	Since        time.Time             // at least invoices created, and subscriptions ended, at or after this time
-	Destinations []billing.Destination // current and previous destinations of its usage, in any order
+	Destinations []billing.Destination // current and previous destinations of the customer's usage, in any order
 }
 
 // ListedInvoices holds the invoices of a customer, and the subscriptions that will create no more invoices. Such
@@ -167,7 +167,7 @@ type Credentials struct {
 
 // Question selects the state of a customer at the provider.
 type Question struct {
-	Customer string // its id at the provider; "": none
+	Customer string // the customer's id at the provider; "": none
 	Meters   []metering.Meter
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
 	Followed string               // subscription that determined the customer's periods until now; "": none

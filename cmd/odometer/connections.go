@@ -192,8 +192,8 @@ func (conn *connection) rank() int {
 	return 0
 }
 
-// setState moves a connection to the end of closeable. During a request of a verified sender, it only removes
-// the connection from closeable.
+// setState moves a connection to the end of closeable. If state is api.ConnectionVerified, or the connection is closed,
+// it only removes the connection from closeable.
 func (conn *connection) setState(state api.ConnectionState) {
 	c := conn.all
 	c.mu.Lock()

@@ -98,7 +98,7 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	case len(items) == 0 && stopped:
 		return "the customer's subscription at Stripe is unpaid, paused or incomplete; the charges wait until it is active again or has ended"
 	case len(items) == 0:
-		return "" // its periods get standalone invoices
+		return "" // the customer's periods get standalone invoices
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
 		return "the customer has several subscriptions at Stripe, and none has a price of a meter; add a meter's price to the subscription that should be charged"
 	}

@@ -147,7 +147,7 @@ func (l PendingLine) check() error {
 type LineState struct {
 	ItemID     string // "": no invoice item
 	Identifier string // id of the last report that set the line
-	Final      bool   // its invoice is no longer a draft
+	Final      bool   // the line's invoice is no longer a draft
 }
 
 // Line returns the state of a line.

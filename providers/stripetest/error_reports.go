@@ -11,9 +11,9 @@ import (
 
 const errorReport = "v1.billing.meter.error_report_triggered"
 
-// validation is the time that one report of rejected events covers. maxSamples is the number of events that a
-// report lists. Ten seconds is the time in the example of https://docs.stripe.com/api/v2/core/events/object.
-// The number of samples is assumed.
+// validation is the time that one report of rejected events covers. maxSamples is the maximum number of events that a
+// report lists. Ten seconds is the time in the example of https://docs.stripe.com/api/v2/core/events/object. The number
+// of samples is assumed.
 const (
 	validation = 10 * time.Second
 	maxSamples = 3

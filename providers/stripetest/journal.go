@@ -86,8 +86,8 @@ func (j *journaled) repeat(f *Fake) error {
 	return nil
 }
 
-// note appends a step to the journal. After a write error it drops the journal, because later steps depend
-// on this one.
+// note appends a step to the journal. If the write fails, note drops the journal, because later steps depend on this
+// one.
 func (f *Fake) note(s step) {
 	if f.journal == nil {
 		return

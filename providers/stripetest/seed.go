@@ -30,7 +30,7 @@ type Account struct {
 	WebhookURL    string   `json:"webhook_url"`           // default URL of POST /_webhook
 	WebhookSecret string   `json:"webhook_secret"`        // default signing secret of POST /_webhook
 	Decimals      bool     `json:"decimals,omitempty"`    // decimals in meter events; Stripe enables them on request
-	APIVersion    string   `json:"api_version,omitempty"` // version of its events; "": 2023-10-16
+	APIVersion    string   `json:"api_version,omitempty"` // API version of the account's events; "": 2023-10-16
 
 	// FinalAtOnce finalizes the last invoice of a subscription at once. Stripe does not document whether
 	// this invoice is a draft for an hour, like other invoices.

@@ -9,7 +9,7 @@ import (
 type subscription struct {
 	Subscription
 	start, end time.Time
-	anchor     time.Time // periods end on its day of the month and time of day
+	anchor     time.Time // periods end on the day of the month, and at the time of day, of the anchor
 	months     int       // length of a period
 	renewals   int       // number of periods since the anchor
 	trialEnd   time.Time

@@ -152,7 +152,7 @@ type groupUsed struct {
 	ID      metering.GroupID
 	Key     json.RawMessage
 	GroupBy []string
-	Shared  bool // another customer has used it too
+	Shared  bool // another customer has used the group too
 }
 
 func groupsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
@@ -343,8 +343,8 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			  and payload->>'customer_id' = @id`,
 			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
 			`delete from uncounted_events where tenant_id = @tenant and customer_id = @customer`,
-			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose its ID
-			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // its group may name a person
+			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose the ID of a reservation
+			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // the group of a quota may name a person
 			`update alerts set group_id = null, group_key = null where tenant_id = @tenant and customer_id = @customer`,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {

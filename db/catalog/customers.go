@@ -307,9 +307,9 @@ func auditedLink(c metering.Customer) audit.Fields {
 	return audit.Fields{"billing_provider_id": audit.Personal(*c.BillingProviderID)}
 }
 
-// SetField sets field to *to, unless to is nil.
-func SetField[T any](field, to *T) {
-	if to != nil {
-		*field = *to
+// SetField sets field to *value, unless value is nil.
+func SetField[T any](field, value *T) {
+	if value != nil {
+		*field = *value
 	}
 }

@@ -32,10 +32,10 @@ const SelectPrices = `
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
-// OfCatalog restricts SelectPrices to the prices of meters and plans, without prices of customers.
+// OfCatalog is the SQL that restricts SelectPrices to the prices of meters and plans, without prices of customers.
 const OfCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
-// ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
+// ofOwner is the SQL condition that a price p is of @plan and @customer, each of which may be 0.
 const ofOwner = `coalesce(p.plan_id, 0) = @plan and coalesce(p.customer_id, 0) = @customer`
 
 func ScanPrice(row pgx.CollectableRow) (p billing.Price, err error) {

@@ -16,16 +16,16 @@ import (
 // SyncDelayedAfter is the time that a sync may be open before it needs attention.
 const SyncDelayedAfter = 15 * time.Minute
 
-// DelayedSyncs returns the SQL of each customer's oldest open sync that was requested before @delayed. It
-// excludes customers with a failed last sync. where is a further condition on syncs s.
-func DelayedSyncs(where string) string {
+// DelayedSyncs returns the SQL of each customer's oldest open sync that was requested before @delayed. It excludes
+// customers with a failed last sync. The syncs s must also meet condition.
+func DelayedSyncs(condition string) string {
 	return `
 		    select distinct on (s.tenant_id, s.customer_id) s.tenant_id, s.customer_id, s.id, s.requested_at, s.delay_reported_at,
 		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has started the sync' else 'the sync has not finished' end) as cause
 		    from billing_syncs s
 		    left join lateral (` + pauseOf("s.tenant_id", "s.customer_id") + `) p on true
 		    left join billing_reports r on r.tenant_id = s.tenant_id and r.customer_id = s.customer_id and r.state in ('planned', 'sending') and r.attempts > 0
-		    where ` + where + `
+		    where ` + condition + `
 		      and s.status in ('requested', 'running')
 		      and s.requested_at < @delayed
 		      and not exists (

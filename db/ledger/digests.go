@@ -114,8 +114,8 @@ func (of digestOf) statement() string {
 			  and v.id = t.meter_version_id`
 }
 
-// Digests returns the digests of a period's meters. After its close, a period has no digests until the next
-// maintenance run.
+// Digests returns the digests of a period's meters. A closed period has no digests until a maintenance run has computed
+// them.
 func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]Digest, error) {
 	rows, err := l.pool.Query(ctx, `
 		select meter_id, digest_algorithm, digest, digest_events

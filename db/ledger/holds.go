@@ -51,7 +51,7 @@ type Hold struct {
 
 var errNoHold = metering.Errorf(metering.CodeNotFound, "there is no such hold")
 
-// selectHolds selects holds h with their invoices and reports.
+// selectHolds is the SQL that selects holds h with their invoices and reports.
 const selectHolds = `
 	select h.id, h.customer_id, c.external_id, c.name, h.connection_id, h.invoice_id, i.period_start, i.period_end,
 	  h.state, h.reasons, coalesce(m.slugs, '{}'), h.grace_until, h.deadline,

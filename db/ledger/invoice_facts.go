@@ -32,8 +32,8 @@ const (
 	  and p.starts_at < i.period_end
 	  and p.ends_at > i.period_start`
 
-	// finalInvoices selects the final renewal invoices of p in the mode of the tenant's active
-	// connection, as the FROM and WHERE clauses of a statement.
+	// finalInvoices is the SQL of the FROM and WHERE clauses that select the final renewal invoices of p in the mode of
+	// the tenant's active connection.
 	finalInvoices = `
 	from billing_invoices i
 	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id

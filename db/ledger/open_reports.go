@@ -6,9 +6,9 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-// selectOpen selects the customer's reports that are planned, being sent, or have an unknown outcome. It
-// also selects all reports that finalize standalone invoices of incomplete periods at @connection. Holds
-// are not selected, because they have no period.
+// selectOpen is the SQL that selects the customer's reports that are planned, being sent, or have an unknown outcome.
+// It also selects all reports that finalize standalone invoices of incomplete periods at @connection. Holds are not
+// selected, because they have no period.
 const selectOpen = `
 	select r.id, r.number, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, ` + isUnreadThere + `, r.lease_until
 	from billing_reports r

@@ -173,7 +173,7 @@ const hasBilled = `exists (
 	  and t.period_id = p.id
 	  and t.billed)`
 
-// reportsTo selects the reports r to @connection, as the FROM and WHERE clauses of a statement.
+// reportsTo is the SQL of the FROM and WHERE clauses that select the reports r to @connection.
 const reportsTo = `billing_reports r
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id

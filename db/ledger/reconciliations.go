@@ -42,7 +42,7 @@ type Reconciled struct {
 	InvoicedCurrency       string            // currency of InvoicedAmount
 	Invoices               []ReconciledInvoice
 
-	Actor     metering.Actor // the actor that decided it; "" if the rules did
+	Actor     metering.Actor // the actor that decided the reconciliation; "" if the rules decided it
 	Note      string         // the actor's reason, in the actor's words
 	DecidedAt *time.Time     // nil if the reconciliation is open
 }
@@ -222,9 +222,9 @@ const (
 	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
-// reconciledOf returns the SQL of the reconciliations that meet all conditions in where, newest first. keys is
-// the table k from which their keys are read, and last is the SQL that joins the reconciliation r.
-func reconciledOf(keys, last string, where ...string) string {
+// reconciledOf returns the SQL of the reconciliations that meet all conditions, newest first. keys is the table k from
+// which their keys are read, and last is the SQL that joins the reconciliation r.
+func reconciledOf(keys, last string, conditions ...string) string {
 	return `
 	with t as (
 	  select k.period_id, k.meter_id, p.customer_id, p.stream, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
@@ -237,7 +237,7 @@ func reconciledOf(keys, last string, where ...string) string {
 	  join billing_period_totals t on t.tenant_id = k.tenant_id and t.period_id = k.period_id and t.meter_id = k.meter_id
 	  ` + last + `
 	  where k.tenant_id = @tenant
-	    and ` + strings.Join(where, `
+	    and ` + strings.Join(conditions, `
 	    and `) + `
 	  order by k.period_id desc, k.meter_id desc
 	  limit @limit)

@@ -266,7 +266,7 @@ func reportsOf(charges []billing.FoundCharge) []uuid.UUID {
 	return ids
 }
 
-// countNamed marks the reports that charges at the provider name as counted.
+// countNamed is the SQL that marks the reports that charges at the provider name as counted.
 const countNamed = `
 	update billing_reports
 	set state = 'counted', response = 'found among the customer''s invoice items after the ledger was restored', lease_until = null, decided_at = $3
@@ -274,7 +274,7 @@ const countNamed = `
 	  and id = any($2)
 	  and state not in ('accepted', 'counted')`
 
-// keepObject stores the provider object that the series of a charge overwrites.
+// keepObject is the SQL that stores the provider object that the series of a charge overwrites.
 const keepObject = `
 	update billing_series s
 	set object = $3
@@ -284,8 +284,8 @@ const keepObject = `
 	  and s.tenant_id = r.tenant_id
 	  and s.id = r.series_id`
 
-// settleForgotten rejects reports of a previous epoch with an unknown outcome. If such a report arrived, the
-// totals that were read include it, or a later report has replaced it on its line.
+// settleForgotten is the SQL that rejects reports of a previous epoch with an unknown outcome. If such a report
+// arrived, the totals that were read include it, or a later report has replaced it on its line.
 const settleForgotten = `
 	update billing_reports
 	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals and invoice items were read since', lease_until = null, decided_at = $3

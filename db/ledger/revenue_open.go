@@ -19,14 +19,14 @@ const revenueBatch = 2000
 // open adds the charges so far of the periods that are not closed.
 func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
 
-// batches calls use for each batch of customers, with their open periods.
-func (r *revenueReader) batches(use func(*openBatch) error) error {
+// batches calls fn for each batch of customers, with their open periods.
+func (r *revenueReader) batches(fn func(*openBatch) error) error {
 	for {
 		batch, err := r.nextBatch()
 		if err != nil || batch == nil {
 			return err
 		}
-		if err := use(batch); err != nil {
+		if err := fn(batch); err != nil {
 			return err
 		}
 	}

@@ -229,8 +229,8 @@ func (l Ledger) Schedules(ctx context.Context, tenant metering.TenantID, custome
 	return schedules, nil
 }
 
-// CurrentPeriod returns the current billing period of the customer's first billing schedule. The period need
-// not be stored yet. Before the first billing period begins, CurrentPeriod returns the current calendar period.
+// CurrentPeriod returns the current billing period of the customer's first billing schedule. The period need not be
+// stored yet. If no billing period contains now, CurrentPeriod returns the calendar month.
 func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
 	schedules, err := l.Schedules(ctx, tenant, customer, now)
 	if err != nil {

@@ -22,7 +22,7 @@ type storedSide struct {
 	Currency     string              `json:"currency"`
 	Destinations []storedDestination `json:"destinations"`
 
-	Charges []billing.Destination `json:"charges"` // null if they were never read
+	Charges []billing.Destination `json:"charges"` // null if the destinations of charges were never read
 }
 
 func storedSides(all []billing.Side) []storedSide {

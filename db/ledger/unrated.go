@@ -246,8 +246,8 @@ func (r *unratedReader) next() (*unratedBatch, error) {
 	return b, nil
 }
 
-// eachNamed calls use for each batch of the customers with the external IDs.
-func (r *unratedReader) eachNamed(externalIDs []string, use func(*unratedBatch) error) error {
+// eachNamed calls fn for each batch of the customers with the external IDs.
+func (r *unratedReader) eachNamed(externalIDs []string, fn func(*unratedBatch) error) error {
 	batches, err := customerBatches(r.ctx, r.tx, r.tenant, `and c.external_id = any(@external_ids) order by c.id`, pgx.NamedArgs{"external_ids": externalIDs})
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (r *unratedReader) eachNamed(externalIDs []string, use func(*unratedBatch) 
 		if err != nil {
 			return err
 		}
-		if err := use(b); err != nil {
+		if err := fn(b); err != nil {
 			return err
 		}
 	}

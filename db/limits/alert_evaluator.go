@@ -114,9 +114,9 @@ type batchSizes map[metering.TenantID]int
 
 func (s batchSizes) of(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
 
-// adjust sets the size of the tenant's next batch after a batch. The size is half of the batch if the batch was
-// slow, and otherwise twice the previous size. After a failure, it is an eighth of the batch, so that few
-// batches find the failing customer. Once a batch consists of that customer alone, retry postpones the
+// adjust sets the size of the tenant's next batch after a batch. The size is half of the batch if the batch was slow,
+// and otherwise twice the previous size, at most largestBatch. If the batch failed, the size is an eighth of the batch,
+// so that few batches find the failing customer. Once a batch consists of that customer alone, retry postpones the
 // customer, and the next batch has the largest size again.
 func (s batchSizes) adjust(tenant metering.TenantID, customers int, elapsed time.Duration, err error) {
 	switch size := s.of(tenant); {

@@ -213,7 +213,7 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 { // another request has deleted it
+		if tag.RowsAffected() == 0 { // another request has deleted the quota
 			return errNoQuota
 		}
 		if former.CustomerID != 0 { // a quota of the customer's plan may apply now

@@ -29,7 +29,7 @@ type Reservation struct {
 	ID        string
 	Exceeded  bool // the reservation exceeds a soft quota
 	ExpiresAt time.Time
-	Refusal   *metering.QuotaLevel // the hard quota that refuses it; nil if it is granted
+	Refusal   *metering.QuotaLevel // the hard quota that refuses the reservation; nil: no quota refuses it
 	Err       error                // the rule that the request breaks
 }
 

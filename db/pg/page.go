@@ -21,8 +21,8 @@ const (
 
 type roomKey struct{}
 
-// WithRoom returns a context with a memory budget for pages. take reserves memory for each row of a page. If take
-// returns false, the page ends before that row, unless it is the first row.
+// WithRoom returns a context with a memory budget for pages. The function take reserves memory for each row of a page.
+// If it returns false, the page ends before that row, unless it is the first row.
 func WithRoom(ctx context.Context, take func(bytes int64) bool) context.Context {
 	return context.WithValue(ctx, roomKey{}, take)
 }

@@ -270,8 +270,8 @@ func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return nil
 }
 
-// isLate returns the SQL that reports whether an event e is late: its billing period was already closed when
-// the event was ingested. The period belongs to the billing schedule that the meter feeds.
+// isLate returns the SQL that reports whether an event e is late: its billing period was already closed when the event
+// was ingested. The period is in the billing schedule to which the meter belongs at the event's time.
 func isLate(meter string) string {
 	return `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id

@@ -104,7 +104,8 @@ func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
 	return c.others[stream-1].Contains(at)
 }
 
-// final reports whether a range lies entirely in closed periods of the billing schedules that the meter feeds.
+// final reports whether a range lies entirely in closed periods. At each instant, the period is of the billing schedule
+// to which the meter belongs at that instant.
 func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
 	if len(c.feeds) == 0 {
 		return !r.Start.Before(c.first.Start) && !r.End.After(c.first.End)

@@ -24,10 +24,10 @@ const (
 	talliesFoldedAtOnce = 100 * addedAtOnce
 )
 
-// foldAdded adds the tenant's oldest rows of usage_added to usage_hourly and to usage_monthly, and deletes them. It
-// writes usage_hourly first, and each rollup in the order of its key. It is one statement, so that a reader finds
-// each tally either in usage_added or in the rollups. It queues the customers with alerts in alert_due. It returns
-// true only if it folded all rows of its snapshot.
+// foldAdded is the SQL that adds the tenant's oldest rows of usage_added to usage_hourly and to usage_monthly, and
+// deletes them. It writes usage_hourly first, and each rollup in the order of its key. It is one statement, so that a
+// reader finds each tally either in usage_added or in the rollups. It queues the customers with alerts in alert_due. It
+// returns true only if it folded all rows of its snapshot.
 var foldAdded = `
 	with oldest as materialized (
 	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies

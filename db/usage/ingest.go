@@ -130,7 +130,7 @@ type attempt struct {
 	types      []string                              // event types that this process has not seen yet
 	archived   []metering.CustomerID                 // archived customers that have an event in this attempt
 	unanswered bool                                  // COMMIT was sent and not answered
-	witness    *metering.Event                       // if it is stored, an unanswered COMMIT succeeded
+	witness    *metering.Event                       // if this event is stored, an unanswered COMMIT succeeded
 	groups     map[groupName]bool                    // registered by this attempt
 	uncounted  []uncountedReference                  // fresh events that a meter cannot count
 }
@@ -315,8 +315,8 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	if committed {
 		return nil
 	}
-	// An error from the server has ended the transaction. After a lost connection, it is unknown whether
-	// COMMIT succeeded.
+	// An error from the server has ended the transaction. If the connection was lost, it is unknown whether COMMIT
+	// succeeded.
 	a.unanswered = a.witness != nil && (pg.SQLState(err) == "" || pg.IsDisconnected(err))
 	return fmt.Errorf("store events and usage: %w", err)
 }

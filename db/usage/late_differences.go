@@ -24,26 +24,26 @@ type closedLine struct {
 	difference billing.Measured // stored
 }
 
-// keepLateUsage keeps the late usage of closed periods unchanged when the version next replaces the meter's current
-// version. To the stored difference of each closed line, it adds the late usage by the current version minus the late
-// usage by next. So late usage that has arrived counts by the current version, and later late usage by next. If both
-// versions select the same events with the same values, there is no difference. The caller holds the tenant's lock,
-// so that no event arrives.
-func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
+// keepLateUsage keeps the late usage of closed periods unchanged when successor replaces the meter's current version.
+// To the stored difference of each closed line, it adds the late usage by the current version minus the late usage by
+// successor. So late usage that has arrived counts by the current version, and later late usage by successor. If both
+// versions select the same events with the same values, there is no difference. The caller holds the tenant's lock, so
+// that no event arrives.
+func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, successor metering.MeterVersion) error {
 	var current metering.MeterVersion
 	err := tx.QueryRow(ctx, `
 		select `+catalog.MeterVersionColumns+`
 		from meters m
 		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1
-		  and m.id = $2`, tenant, next.MeterID).Scan(catalog.MeterVersionFields(&current)...)
-	if err != nil || current.SameSelection(next) {
+		  and m.id = $2`, tenant, successor.MeterID).Scan(catalog.MeterVersionFields(&current)...)
+	if err != nil || current.SameSelection(successor) {
 		return err
 	}
 	if err := pg.AllowLongStatements(ctx, tx); err != nil {
 		return err
 	}
-	lines, err := closedLinesWithLateUsage(ctx, tx, tenant, current, next)
+	lines, err := closedLinesWithLateUsage(ctx, tx, tenant, current, successor)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
@@ -55,19 +55,19 @@ func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, nex
 	if err != nil {
 		return err
 	}
-	byNext, err := readLate(ctx, tx, tenant, next, by, lines)
+	bySuccessor, err := readLate(ctx, tx, tenant, successor, by, lines)
 	if err != nil {
 		return err
 	}
 	var batch pgx.Batch
 	for no, l := range lines {
-		d := l.difference.Add(byCurrent[no]).Sub(byNext[no])
+		d := l.difference.Add(byCurrent[no]).Sub(bySuccessor[no])
 		batch.Queue(`
 			update billing_period_totals
 			set late_difference_usage = $4, late_difference_count = $5, late_difference_dimensions = $6
 			where tenant_id = $1
 			  and period_id = $2
-			  and meter_id = $3`, tenant, l.period, next.MeterID, d.Units, d.Events, d.Dimensions)
+			  and meter_id = $3`, tenant, l.period, successor.MeterID, d.Units, d.Events, d.Dimensions)
 	}
 	return tx.SendBatch(ctx, &batch).Close()
 }

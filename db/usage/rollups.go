@@ -252,8 +252,8 @@ func inOrder(a, b bucket) int {
 	)
 }
 
-// addUsage inserts a row of usage_added. Its arguments are a tenant, the columns of the buckets as five arrays,
-// and the arrays that tallyArrays returns.
+// addUsage is the SQL that inserts a row of usage_added. Its arguments are a tenant, the columns of the buckets as five
+// arrays, and the arrays that tallyArrays returns.
 const addUsage = `
 	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
 	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`

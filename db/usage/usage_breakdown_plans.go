@@ -23,9 +23,9 @@ const mostPlanned = 200_000
 
 var errManyPlans = metering.Invalid("query.by", "must contain customer with order=key, because more than %d assignments of plans are in use", mostPlanned)
 
-// loadPlans reads the spans of the range in which the given customers have a plan. If customers is nil, it
-// reads the spans of all customers. A plan applies to the billing periods that start while it is assigned,
-// in the billing schedule that the meter feeds.
+// loadPlans reads the spans of the range in which the given customers have a plan. If customers is nil, it reads the
+// spans of all customers. A plan applies to the billing periods that start while it is assigned, in the billing
+// schedule to which the meter belongs at that time.
 func (r *breakdownRead) loadPlans(ctx context.Context, customers []int64) error {
 	r.plans, r.cut = nil, nil
 	if !r.ByPlan {

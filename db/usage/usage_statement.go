@@ -181,11 +181,11 @@ func (s *usageStatement) Part(in place, no int, r metering.Range, versions []int
 	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.Customers)
 }
 
-// Rows returns the usage of the ranges as a SQL table expression. Its columns are no (number of the range),
-// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are not
-// read by group, because only Go code computes the group of an event. The SQL has few variants, however many
-// ranges there are. Rows reads the events in Measured through q. The caller executes the SQL in q too, which must
-// be a repeatable-read transaction.
+// Rows returns a SQL table expression with the usage of the ranges. Its columns are no (number of the range),
+// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are not read by
+// group, because only Go code computes the group of an event. The SQL has few variants, however many ranges there are.
+// Rows reads the events in Measured through q. The caller executes the SQL in q too, which must be a repeatable-read
+// transaction.
 func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error) {
 	places := s.wholeParts()
 	if len(s.places[raw].from) > 0 {
@@ -203,8 +203,8 @@ func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error)
 	return s.Table(places), nil
 }
 
-// rowsInOrder returns the same rows as wholeRows, for queries of the first rows by group and start. It reads each
-// part separately, so that the database reads rows in the order of the index and stops early.
+// rowsInOrder returns a SQL table expression with the same rows as wholeRows, for queries of the first rows by group
+// and start. It reads each part separately, so that the database reads rows in the order of the index and stops early.
 func (s *usageStatement) rowsInOrder() string {
 	var parts []string
 	for _, p := range []place{monthly, hourly} {
@@ -226,7 +226,7 @@ func (s *usageStatement) rowsInOrder() string {
 	return s.Table(parts)
 }
 
-// wholeRows returns the usage of whole hours and months as a SQL table expression, without raw events.
+// wholeRows returns a SQL table expression with the usage of whole hours and months, without raw events.
 func (s *usageStatement) wholeRows() string { return s.Table(s.wholeParts()) }
 
 func (s *usageStatement) wholeParts() (parts []string) {
@@ -238,7 +238,7 @@ func (s *usageStatement) wholeParts() (parts []string) {
 	return parts
 }
 
-// Table returns the union of parts as a SQL table expression, which is empty if there are no parts.
+// Table returns a SQL table expression with the union of parts. The table is empty if there are no parts.
 func (s *usageStatement) Table(parts []string) string {
 	if len(parts) == 0 {
 		parts = s.joined(monthly)
@@ -516,7 +516,7 @@ const (
 		    and o.group_id = g.group_id)`
 )
 
-// SelectLateMonths reads the months in which @customer has late usage.
+// SelectLateMonths is the SQL of the months in which @customer has late usage.
 var SelectLateMonths = `
 	select distinct u.month
 	from (
@@ -548,6 +548,6 @@ const customersWithLateUsage = `
 		      and u.meter_version_id = any($3)
 		      and u.late_count > 0`
 
-// DailyCount reads the sum and the number of the events on the UTC day that begins at @from, by customer and event
-// type. The database maintains usage_daily independently of the rollups. The daily audit compares both.
+// DailyCount is the SQL of the sum and the number of the events on the UTC day that begins at @from, by customer and
+// event type. The database maintains usage_daily independently of the rollups. The daily audit compares both.
 const DailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

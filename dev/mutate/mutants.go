@@ -225,5 +225,5 @@ func (m *mutator) text(n ast.Node) string {
 	return oneLine(string(m.source[m.at(n.Pos()):m.at(n.End())]))
 }
 
-// oneLine returns the code without line breaks.
+// oneLine returns the code with one space in place of each run of white space.
 func oneLine(code string) string { return strings.Join(strings.Fields(code), " ") }

@@ -161,9 +161,9 @@ func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 
 // Process is an API or worker process. It is killed at the end of the test.
 type Process struct {
-	Address    string // HOST:PORT of its HTTP server; unchanged by a restart
+	Address    string // HOST:PORT of the process's HTTP server; unchanged by a restart
 	URL        string // URL of Address
-	MetricsURL string // URL of its metrics; a worker serves them at Address
+	MetricsURL string // URL of the process's metrics; a worker serves them at Address
 
 	system  *System
 	name    string // the binary's command

@@ -50,8 +50,8 @@ type pricingOutput struct{ Body pricing }
 
 func (s *server) registerPrices() {
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
-		"Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived "+
-			"meters included."), s.listPricing)
+		"Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters "+
+			"that have an own price of that customer. Meters are listed by id, archived meters included."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
 		"Returns the price in force now and all versions: past, present and scheduled."), s.getPricing)
 	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",

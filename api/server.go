@@ -76,7 +76,7 @@ type server struct {
 	screen        http.HandlerFunc // the dashboard's page
 	api           huma.API
 	decimals      map[string]map[string]*decimalPlan    // of responses, by operation and status
-	apiKeys       *coalescer[string, *access.TenantKey] // by their hash
+	apiKeys       *coalescer[string, *access.TenantKey] // by the hash of the key
 	signers       *coalescer[metering.TenantID, access.Signers]
 	uses          *coalescer[access.CredentialUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids

@@ -23,14 +23,14 @@ type StatementLine struct {
 	PriceSource   billing.PriceSource `json:"price_source,omitempty" doc:"Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if price_version is 0" example:"meter"`
 	ProviderPrice string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	Charge        metering.Decimal    `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
-	Amount        metering.Decimal    `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
+	Amount        metering.Decimal    `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge. For a closed period, only the charge that is billed with the period counts"`
 	Currency      string              `json:"currency" example:"USD"`
 	Steps         []step              `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
 	Billed        bool                `json:"billed" doc:"Whether the closed period is billed through a provider. The provider may accept the reports later"`
 	LateUsage     metering.Decimal    `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal    `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
 	LateSteps     []step              `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
-	Digest        *digest             `json:"digest,omitempty"` // absent if the period is open or was closed less than an hour ago
+	Digest        *digest             `json:"digest,omitempty"` // absent if the period is open, or until the hourly maintenance after its close
 }
 
 // digest is a hash of the events that a meter counted in a closed period. It proves which events were counted.

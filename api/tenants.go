@@ -61,7 +61,7 @@ type invoiceHoldChange struct {
 type updateTenantInput struct {
 	Body struct {
 		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 if a billing period of a customer is stored. Returns 409 confirmation_required if the dates of begun billing periods would change"`
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217 code. Applies to prices without a currency that follow or replace no other price"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`

@@ -24,7 +24,7 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	for name, try := range map[string]func(*contract){
 		"a draft takes usage until it is final":                (*contract).tryDraft,
 		"two items on one meter are both billed":               (*contract).tryTwoItems,
-		"a canceled subscription's last invoice is a draft":   (*contract).tryCanceled,
+		"a canceled subscription's last invoice is a draft":    (*contract).tryCanceled,
 		"a swap bills no usage of before it":                   (*contract).trySwap,
 		"a swap in flexible mode bills what was reported then": (*contract).tryFlexibleSwap,
 		"a trial's usage is never billed":                      (*contract).tryTrial,

@@ -221,7 +221,7 @@ func TestTheLastInvoiceOfWhatWasCanceledAtOnceEndsItsPeriod(t *testing.T) {
 		last         bool
 	}{
 		"Canceled": {http.MethodDelete, "/v1/subscriptions/sub_cus_1", []string{"invoice_now", "true"}, true},
-		"Changed":   {http.MethodPost, "/v1/subscriptions/sub_cus_1", []string{"billing_cycle_anchor", "now"}, false},
+		"Changed":  {http.MethodPost, "/v1/subscriptions/sub_cus_1", []string{"billing_cycle_anchor", "now"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

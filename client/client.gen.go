@@ -5788,7 +5788,7 @@ type ExclusionReason string
 
 // Explain defines model for Explain.
 type Explain struct {
-	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
+	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge. For a closed period, only the charge that is billed with the period counts
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the closed period is billed through a provider. The provider may accept the reports later
@@ -8867,7 +8867,7 @@ type Statement struct {
 
 // StatementLine defines model for StatementLine.
 type StatementLine struct {
-	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
+	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge. For a closed period, only the charge that is billed with the period counts
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the closed period is billed through a provider. The provider may accept the reports later
@@ -9891,7 +9891,7 @@ type UpdateTenant struct {
 	// Strict `true` rejects an event with an unknown field, customer or event type, or without a usable value for a meter. `false` ignores the field with a warning, creates the customer, and stores the event, which a later meter for its type counts
 	Strict *bool `json:"strict,omitempty"`
 
-	// Timezone IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change
+	// Timezone IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 if a billing period of a customer is stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change
 	Timezone *string `json:"timezone,omitempty"`
 
 	// V1BodylessWrites Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead
@@ -13783,7 +13783,7 @@ type ClientInterface interface {
 
 	// ListPricing List the prices of meters
 	//
-	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
+	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters that have an own price of that customer. Meters are listed by id, archived meters included.
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -17566,7 +17566,7 @@ func (c *Client) UnarchivePlan(ctx context.Context, slug string, reqEditors ...R
 
 // ListPricing List the prices of meters
 //
-// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
+// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters that have an own price of that customer. Meters are listed by id, archived meters included.
 //
 // Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -28929,7 +28929,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListPricingWithResponse List the prices of meters
 	//
-	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
+	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters that have an own price of that customer. Meters are listed by id, archived meters included.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -39828,7 +39828,7 @@ func (c *ClientWithResponses) UnarchivePlanWithResponse(ctx context.Context, slu
 
 // ListPricingWithResponse List the prices of meters
 //
-// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
+// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters that have an own price of that customer. Meters are listed by id, archived meters included.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -2174,7 +2174,7 @@ export interface paths {
         };
         /**
          * List the prices of meters
-         * @description Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
+         * @description Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. With `customer`, lists the meters that have an own price of that customer. Meters are listed by id, archived meters included.
          */
         get: operations["list-pricing"];
         put?: never;
@@ -5096,7 +5096,7 @@ export interface components {
         Explain: {
             /**
              * Format: decimal
-             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
+             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge. For a closed period, only the charge that is billed with the period counts
              */
             amount: string;
             /** @description Whether the closed period is billed through a provider. The provider may accept the reports later */
@@ -8109,7 +8109,7 @@ export interface components {
         StatementLine: {
             /**
              * Format: decimal
-             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
+             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge. For a closed period, only the charge that is billed with the period counts
              */
             amount: string;
             /** @description Whether the closed period is billed through a provider. The provider may accept the reports later */
@@ -9141,7 +9141,7 @@ export interface components {
             requests_per_minute?: number;
             /** @description `true` rejects an event with an unknown field, customer or event type, or without a usable value for a meter. `false` ignores the field with a warning, creates the customer, and stores the event, which a later meter for its type counts */
             strict?: boolean;
-            /** @description IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change */
+            /** @description IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 if a billing period of a customer is stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change */
             timezone?: string;
             /** @description Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead */
             v1_bodyless_writes?: boolean;

@@ -238,7 +238,7 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 }
 
 // A window gets more only after every window with a surplus was lowered. Otherwise, the provider would have more than the
-// usage of the period while the first report is on its way, or for ever if that report is refused.
+// usage of the period while the first report is being sent, or for ever if that report is refused.
 func TestAWindowIsLoweredBeforeAnotherIsRaised(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }

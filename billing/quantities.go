@@ -114,22 +114,39 @@ func (m *position) invoicedBy() InvoicedBy {
 // is the difference of two rounded totals, so the windows add up to the period's quantity. An hour of usage belongs to
 // the window in which the hour begins.
 //
-// While the provider may have more of a window than the quantity of its line, only such windows are reported. The surplus
-// now belongs to another window, which would otherwise get it before the first one is lowered.
+// While the provider may have more of a window than the quantity of its line, other windows are raised only as long as
+// the provider then has at most the position's quantity in total. The surplus now belongs to another window, and the
+// provider can refuse to lower the first one.
 func (m *position) reportWindows() {
 	lines, left := m.windowLines()
 	if left {
 		m.open = true // the rest of the usage belongs to windows that have not begun
 		m.replanAfterNow(m.Now.Add(time.Hour))
 	}
-	lower := slices.ContainsFunc(lines, m.hasSurplus)
-	for _, l := range lines {
-		if !lower || m.hasSurplus(l) {
-			m.reportOne(l.Line, l.place)
-			continue
-		}
-		m.open, m.plan.More = true, true
+	lower, room := slices.ContainsFunc(lines, m.hasSurplus), m.quantity()
+	for _, s := range m.own {
+		room = room.Sub(s.billed().counted(s.Counting))
 	}
+	for _, l := range lines {
+		if raise := l.Quantity.Sub(m.mostOf(l)); lower && raise.Cmp(metering.Decimal{}) > 0 {
+			if raise.Cmp(room) > 0 {
+				m.open, m.plan.More = true, true
+				continue
+			}
+			room = room.Sub(raise)
+		}
+		m.reportOne(l.Line, l.place)
+	}
+}
+
+// mostOf returns the highest quantity that the provider may have of the window, or 0 if it has no report.
+func (m *position) mostOf(l windowLine) (most metering.Decimal) {
+	for _, s := range m.own {
+		if s.Window.Start.Equal(l.place.Start) {
+			most = s.billed().counted(s.Counting)
+		}
+	}
+	return most
 }
 
 // windowLine is the line that one of the destination's windows should have.

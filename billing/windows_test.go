@@ -237,42 +237,50 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	require.False(t, plan.More)
 }
 
-// A window gets more only after every window with a surplus was lowered. Otherwise, the provider would have more than the
-// usage of the period while the first report is being sent, or for ever if that report is refused.
+// While a window has a surplus, other windows are raised only as far as the provider has at most the usage of the period
+// in total. It would have more while the window with the surplus is being lowered, or for ever if it refuses that.
 func TestAWindowIsLoweredBeforeAnotherIsRaised(t *testing.T) {
 	t.Parallel()
-	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
-	period := metering.Range{Start: at("01T00:00:00"), End: at("03T00:00:00")}
-	f := byWindow(metering.Day, knownOf(at("02T12:00:00"), subscribed(period)), january)
-	f.Usage = []billing.Usage{used(period, "7")}
-	f.Hours = []billing.HourUsage{usedAt(period, at("01T00:00:00"), "3"), usedAt(period, at("02T01:00:00"), "4")}
-	first := counted(period, "5")
-	first.Counting, first.Window = billing.Replaces, metering.Range{Start: at("01T00:00:00"), End: at("02T00:00:00")}
-	for _, c := range []struct {
-		state billing.State
-		want  []string // quantities of the planned reports
-	}{
-		{billing.Accepted, []string{"3"}},
-		{billing.Rejected, []string{"3"}},
-		{billing.Sending, nil},
-	} {
-		of := first
-		if of.State = c.state; c.state == billing.Sending {
-			of.Outstanding, of.Last, of.Standing.Value = true, uuid.UUID{1}, metering.Whole(3)
-		}
-		f.Reported = []billing.Reported{of}
-		plan := billing.NewBooks(f).Plan()
-		var quantities []string
-		for _, r := range plan.Reports {
-			quantities = append(quantities, r.Quantity.String())
-		}
-		require.Equal(t, c.want, quantities, "%s", c.state)
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	period := metering.Range{Start: day(1), End: day(4)}
+	has := func(n int, units string, state billing.State) billing.Reported {
+		s := counted(period, units)
+		s.Counting, s.Window, s.State, s.Last = billing.Replaces, metering.Range{Start: day(n), End: day(n + 1)}, state, uuid.UUID{byte(n)}
+		return s
 	}
-	first.Taken.Value, first.Standing.Value = metering.Whole(3), metering.Whole(3)
-	f.Reported = []billing.Reported{first}
-	plan := billing.NewBooks(f).Plan()
-	require.Len(t, plan.Reports, 1)
-	require.Equal(t, "4", plan.Reports[0].Quantity.String())
+	lowered := has(1, "5", billing.Sending)
+	lowered.Outstanding, lowered.Standing.Value = true, metering.Whole(3)
+	for name, c := range map[string]struct {
+		used []string // by day
+		has  []billing.Reported
+		want []string // quantities of the planned reports
+		more bool
+	}{
+		"LoweredFirst":           {[]string{"3", "4", "0"}, []billing.Reported{has(1, "5", billing.Accepted)}, []string{"3"}, true},
+		"WhileItIsRefused":       {[]string{"3", "4", "0"}, []billing.Reported{has(1, "5", billing.Rejected)}, []string{"3"}, true},
+		"WhileItIsLowered":       {[]string{"3", "4", "0"}, []billing.Reported{lowered}, nil, true},
+		"Lowered":                {[]string{"3", "4", "0"}, []billing.Reported{has(1, "3", billing.Accepted)}, []string{"4"}, false},
+		"OneWindowLags":          {[]string{"3", "4", "20"}, []billing.Reported{has(1, "5", billing.Rejected)}, []string{"3", "4"}, true},
+		"ItLagsUntilThereIsRoom": {[]string{"3", "4", "2"}, []billing.Reported{has(1, "5", billing.Rejected), has(2, "2", billing.Accepted)}, []string{"3", "4"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := byWindow(metering.Day, knownOf(day(3).Add(time.Hour), subscribed(period)), january)
+			var total metering.Decimal
+			for n, used := range c.used {
+				f.Hours = append(f.Hours, usedAt(period, day(n+1), used))
+				total = total.Add(metering.MustDecimal(used))
+			}
+			f.Usage, f.Reported = []billing.Usage{used(period, total.String())}, c.has
+			plan := billing.NewBooks(f).Plan()
+			var quantities []string
+			for _, r := range plan.Reports {
+				quantities = append(quantities, r.Quantity.String())
+			}
+			require.Equal(t, c.want, quantities)
+			require.Equal(t, c.more, plan.More)
+		})
+	}
 }
 
 // No other window of a meter is reported while an outstanding report may have set a window above the window's usage.

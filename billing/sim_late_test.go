@@ -98,15 +98,16 @@ func upper(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// carriedInDoubt reports whether usage of a closed period was rolled forward while the outcome of one of the
-// period's own reports was unknown.
+// carriedInDoubt reports whether usage of a closed period was rolled forward while the outcome of an earlier report
+// of the period's usage was unknown.
 func (l *life) carriedInDoubt(p billing.Period, meter metering.MeterID) bool {
 	of := func(r *storedReport, closed time.Time) bool {
 		return slices.ContainsFunc(r.Lines, func(line billing.Line) bool { return line.MeterID == meter && line.Closed.Equal(closed) })
 	}
 	return slices.ContainsFunc(l.reports, func(carrying *storedReport) bool {
 		return of(carrying, p.Start) && slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-			return r.number < carrying.number && r.Period.Equal(p.Start) && of(r, time.Time{}) && (r.settledAt.IsZero() || !r.settledAt.Before(carrying.firstSent))
+			isOfPeriod := r.Period.Equal(p.Start) && of(r, time.Time{}) || of(r, p.Start)
+			return r.number < carrying.number && isOfPeriod && (r.settledAt.IsZero() || !r.settledAt.Before(carrying.firstSent))
 		})
 	})
 }

@@ -30,7 +30,7 @@ type Facts struct {
 
 	Stream   int        // number of the billing schedule; most customers only have schedule 0
 	Feeds    []Feed     // assignments of meters to schedules, in order for each meter; default: schedule 0
-	Followed []Followed // subscriptions at the connection that have billing schedules of their own
+	Followed []Followed // subscriptions that have billing schedules of their own, at all connections
 
 	Stored     []Period         // stored periods of the schedule, oldest first
 	Invoices   []Invoice        // final invoices of periods that are incomplete, or not reconciled with all of them

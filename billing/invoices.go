@@ -71,9 +71,9 @@ func (f *Facts) invoicedPeriods() (all []invoiced) {
 }
 
 // follower returns the number of a subscription's billing schedule: 0, unless the subscription has its own.
-func (f *Facts) follower(subscription string) (stream int) {
+func (f *Facts) follower(at metering.ConnectionID, subscription string) (stream int) {
 	for _, of := range f.Followed {
-		if of.Subscription == subscription {
+		if of.Connection == at && of.Subscription == subscription {
 			stream = of.Stream
 		}
 	}
@@ -85,7 +85,7 @@ func (f *Facts) follower(subscription string) (stream int) {
 // period.
 func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 	follower := *f
-	follower.Stream = f.follower(i.Subscription)
+	follower.Stream = f.follower(i.Connection, i.Subscription)
 	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
 }
 
@@ -93,7 +93,7 @@ func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 // schedule is the subscription's, if a stored period has the subscription, or if usage was reported to the
 // subscription.
 func (f *Facts) concerns(i Invoice) bool {
-	return f.follower(i.Subscription) == f.Stream ||
+	return f.follower(i.Connection, i.Subscription) == f.Stream ||
 		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
 		containsAny(f.Reported, func(r *Reported) bool { return r.To.Subscription == i.Subscription })
 }
@@ -158,7 +158,7 @@ func (f *Facts) replaces(o, i Invoice, meter metering.MeterID) bool {
 // subscription, to an unrecorded one, or to one with the same periods. A subscription with its own billing schedule
 // never has the same periods as another one, even if both start at the same time.
 func (f *Facts) isOn(i Invoice, r *Reported) bool {
-	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.To.Subscription) == 0 && f.follower(i.Subscription) == 0
+	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.Connection, r.To.Subscription) == 0 && f.follower(i.Connection, i.Subscription) == 0
 	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || same
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
 }

@@ -92,7 +92,7 @@ func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *test
 	beside.To, beside.Number = billing.InvoicedBy{Subscription: "sub_2", Start: january.Start}, 1
 	for stream, followed := range []string{"sub_2", "sub_1"} {
 		f := closedWith("10")
-		f.Stream, f.Followed = stream, []billing.Followed{{Subscription: followed, Stream: 1}}
+		f.Stream, f.Followed = stream, []billing.Followed{{Connection: first, Subscription: followed, Stream: 1}}
 		f.Feeds = []billing.Feed{{MeterID: 1, Stream: stream, From: january.Start}}
 		f.Reported[0].To, f.Reported[0].Number = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}, 2
 		f.Beside, f.Invoices = []billing.Reported{beside}, []billing.Invoice{renewal("10")}
@@ -125,7 +125,7 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 	beside.Period, beside.To, beside.Number = january.Start.AddDate(0, 0, 9), to, 2
 	since := func(subscription string, from time.Time) func(*billing.Facts) {
 		return func(f *billing.Facts) {
-			f.Feeds, f.Followed = []billing.Feed{{MeterID: 1, Stream: 1, From: from}}, []billing.Followed{{Subscription: subscription, Stream: 1}}
+			f.Feeds, f.Followed = []billing.Feed{{MeterID: 1, Stream: 1, From: from}}, []billing.Followed{{Connection: first, Subscription: subscription, Stream: 1}}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -139,7 +139,7 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 		"both, and less":                       {[]billing.Invoice{renewal("12")}, []billing.Reported{beside}, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"more, of one that another stream has": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"more, of one that a stream has which the meter never fed": {[]billing.Invoice{renewal("41")}, nil, func(f *billing.Facts) {
-			f.Feeds, f.Followed = []billing.Feed{{MeterID: 2, Stream: 1, From: january.Start}}, []billing.Followed{{Subscription: "sub_1", Stream: 1}}
+			f.Feeds, f.Followed = []billing.Feed{{MeterID: 2, Stream: 1, From: january.Start}}, []billing.Followed{{Connection: first, Subscription: "sub_1", Stream: 1}}
 		}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed_more; carried 0"},
 		"one that another stream has since then, and that nobody noted": {[]billing.Invoice{renewal("10")}, nil, func(f *billing.Facts) {
 			since("sub_1", january.End)(f)

@@ -62,7 +62,7 @@ type account struct {
 	sideOf       string         // link for which side was read
 	streams      []*ledger      // by number, from 0
 	feeds        []billing.Feed // in ascending order of time
-	following    []followed
+	following    []billing.Followed
 	subscribedTo map[metering.ConnectionID]string // subscription of billing schedule 0 at each connection; only with two subscriptions
 	events       []usageEvent
 	runs         map[string]billing.Run   // by subscription id

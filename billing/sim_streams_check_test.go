@@ -114,7 +114,7 @@ func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []b
 // follower returns the billing schedule of the contract, or 0 if the contract has no schedule of its own.
 func (l *life) follower(f *farSide, c *contract) (stream int) {
 	for _, of := range l.following {
-		if of.connection == f.connection && of.Subscription == c.id {
+		if of.Connection == f.connection && of.Subscription == c.id {
 			stream = of.Stream
 		}
 	}

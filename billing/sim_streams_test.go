@@ -29,12 +29,6 @@ func (l *life) beginTwofold(seed uint64) {
 	l.connect(false, false)
 }
 
-// followed is a subscription with its own billing schedule, and its connection.
-type followed struct {
-	connection metering.ConnectionID
-	billing.Followed
-}
-
 // eachStream calls do once for each of the customer's billing schedules, with l.ledger set to the schedule's
 // ledger.
 func (l *life) eachStream(do func()) {
@@ -109,19 +103,9 @@ func (l *ledger) isFedIn(meter metering.MeterID, r metering.Range) bool {
 	return l.isFed(meter, r.Start) || slices.ContainsFunc(l.feeds, func(f billing.Feed) bool { return f.MeterID == meter && r.Contains(f.From) && l.isFed(meter, f.From) })
 }
 
-// followedHere returns the subscriptions at the current connection that have their own billing schedules.
-func (l *ledger) followedHere() (all []billing.Followed) {
-	for _, f := range l.following {
-		if l.connection != nil && f.connection == l.connection.ID {
-			all = append(all, f.Followed)
-		}
-	}
-	return all
-}
-
 // ofStream returns the customer's facts as the facts of this billing schedule.
 func (l *ledger) ofStream(f billing.Facts) billing.Facts {
-	if f.Feeds, f.Followed = l.feeds, l.followedHere(); l.stream > 0 {
+	if f.Feeds, f.Followed = l.feeds, l.following; l.stream > 0 {
 		return f.OfStream(l.stream)
 	}
 	return f
@@ -184,7 +168,7 @@ func (l *ledger) regrouped(now time.Time) []billing.Facts {
 		for len(l.streams) <= f.Stream {
 			l.streams = append(l.streams, &ledger{catalog: l.catalog, account: l.account, stream: len(l.streams), through: make(map[int64]int)})
 		}
-		l.following = append(slices.Clone(l.following), followed{l.connection.ID, f})
+		l.following = append(slices.Clone(l.following), f)
 	}
 	l.feeds = append(slices.Clone(l.feeds), change.Feeds...)
 	slices.SortStableFunc(l.feeds, func(a, b billing.Feed) int { return a.From.Compare(b.From) })
@@ -307,7 +291,7 @@ func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 
 // hasStream reports whether the subscription has its own billing schedule.
 func (l *ledger) hasStream(subscription string) bool {
-	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription })
+	return slices.ContainsFunc(l.following, func(f billing.Followed) bool { return f.Subscription == subscription })
 }
 
 // beside adds a second subscription's destination of a meter to the side. If one subscription's period begins
@@ -337,7 +321,7 @@ func (l *life) streamContract() *contract {
 	if l.stream > 0 {
 		id = ""
 		for _, other := range side.Others {
-			if slices.Contains(l.followedHere(), billing.Followed{Subscription: other.Subscription, Stream: l.stream}) {
+			if slices.Contains(l.following, billing.Followed{Connection: l.connection.ID, Subscription: other.Subscription, Stream: l.stream}) {
 				id = other.Subscription
 			}
 		}

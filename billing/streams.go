@@ -16,6 +16,7 @@ type Feed struct {
 
 // Followed is a subscription that has a billing schedule of its own.
 type Followed struct {
+	Connection   metering.ConnectionID
 	Subscription string
 	Stream       int
 }
@@ -85,7 +86,7 @@ func (f Facts) OfStream(stream int) Facts {
 	// If no item of Others belongs to the schedule, the schedule has no subscription.
 	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations, Charges: f.Side.Charges}
 	for _, other := range f.Side.Others {
-		if slices.Contains(f.Followed, Followed{other.Subscription, stream}) {
+		if slices.Contains(f.Followed, Followed{f.Connection.ID, other.Subscription, stream}) {
 			side = other
 		}
 	}
@@ -112,9 +113,8 @@ func Regroup(streams []Facts) (r Regrouped) {
 	}
 	g := regrouping{main: main, streams: slices.Clone(streams)}
 	for _, other := range otherSubscriptions(main.Side) {
-		known := slices.ContainsFunc(main.Followed, func(of Followed) bool { return of.Subscription == other.Subscription })
-		if !known && slices.ContainsFunc(other.Destinations, Destination.takes) {
-			r.Followed = append(r.Followed, Followed{other.Subscription, g.streamFor(other)})
+		if main.follower(main.Connection.ID, other.Subscription) == 0 && slices.ContainsFunc(other.Destinations, Destination.takes) {
+			r.Followed = append(r.Followed, Followed{main.Connection.ID, other.Subscription, g.streamFor(other)})
 		}
 	}
 	for _, m := range main.Meters {

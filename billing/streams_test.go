@@ -257,7 +257,7 @@ func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []b
 	if len(feeds) == 0 {
 		return []billing.Facts{f}
 	}
-	f.Followed = []billing.Followed{{Subscription: "sub_2", Stream: 1}}
+	f.Followed = []billing.Followed{{Connection: first, Subscription: "sub_2", Stream: 1}}
 	other := f.OfStream(1)
 	other.Stored = nil
 	return []billing.Facts{f, other}
@@ -316,7 +316,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		streams := twoStreams(second, day(37))
 		c.change(&streams[0])
 		change := billing.Regroup(streams)
-		require.Equal(t, []billing.Followed{{Subscription: "sub_2", Stream: 1}}, change.Followed, name)
+		require.Equal(t, []billing.Followed{{Connection: first, Subscription: "sub_2", Stream: 1}}, change.Followed, name)
 		require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 1, From: c.want}}, change.Feeds, name)
 		require.False(t, change.Empty(), name)
 		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
@@ -423,11 +423,11 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 
 	streams = ended()
 	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 2}}}}
-	require.Equal(t, billing.Regrouped{Followed: []billing.Followed{{Subscription: "sub_3", Stream: 1}}}, billing.Regroup(streams))
+	require.Equal(t, billing.Regrouped{Followed: []billing.Followed{{Connection: first, Subscription: "sub_3", Stream: 1}}}, billing.Regroup(streams))
 
 	streams = ended()
 	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 1}}}}
-	require.Equal(t, []billing.Followed{{Subscription: "sub_3", Stream: 2}}, billing.Regroup(streams).Followed, "it has none of its meters")
+	require.Equal(t, []billing.Followed{{Connection: first, Subscription: "sub_3", Stream: 2}}, billing.Regroup(streams).Followed, "it has none of its meters")
 
 	streams = ended()
 	streams[0] = atReceiver(first, streams[0])

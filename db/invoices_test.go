@@ -518,6 +518,24 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 	}
 }
 
+// TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced checks that a subscription of a previous provider still has
+// its own billing schedule. Otherwise, its invoices would also be of the reports to another subscription that began at
+// the same instant, which they do not bill, and the next provider would bill the reported usage again.
+func TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	tokens := asDelta
+	tokens.MeterID, tokens.Target = dbtest.Meter(t, b.store, b.tenant, "tokens", "token").ID, "mtr_tokens"
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Others: []billing.Side{{
+		Customer: "cus_1", Subscription: "sub_2", Period: metering.Range{Start: month.Start, End: month.Start.AddDate(0, 0, 20)}, Destinations: []billing.Destination{tokens},
+	}}})
+	b.plan(anew)
+	own := []billing.Followed{{Connection: b.connection, Subscription: "sub_2", Stream: 1}}
+	require.Equal(t, own, b.facts().Followed)
+	b.useProvider("https://billing.example.com")
+	require.Equal(t, own, b.facts().Followed)
+}
+
 // TestInvoicesThatShowAPartAreReadAgain checks that invoices are read again if they show only a part of the billed
 // usage, even after the period is complete. After a change of the connection, the remaining usage is no longer awaited.
 func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {

@@ -48,19 +48,19 @@ func (p providerPrices) sides(stored []storedSide, customer string, terms keptTe
 	return all, nil
 }
 
-// followedOfCustomer is the SQL of the subscriptions of customer c at connection k that have billing schedules
-// of their own. It is null if the customer has only one billing schedule.
+// followedOfCustomer is the SQL of the subscriptions of customer c that have billing schedules of their own. It is
+// null if the customer has only one billing schedule.
 const followedOfCustomer = `case when c.streams > 1 then (
-	    select jsonb_agg(jsonb_build_object('subscription', s.subscription, 'stream', s.stream))
+	    select jsonb_agg(jsonb_build_object('connection', s.connection_id, 'subscription', s.subscription, 'stream', s.stream))
 	    from billing_streams s
 	    where s.tenant_id = c.tenant_id
-	      and s.customer_id = c.id
-	      and s.connection_id = k.id) end`
+	      and s.customer_id = c.id) end`
 
 // storedFollowed is an item of followedOfCustomer.
 type storedFollowed struct {
-	Subscription string `json:"subscription"`
-	Stream       int    `json:"stream"`
+	Connection   metering.ConnectionID `json:"connection"`
+	Subscription string                `json:"subscription"`
+	Stream       int                   `json:"stream"`
 }
 
 // eachStream returns a reader for each of the customer's billing schedules, by number. The first is r.
@@ -81,7 +81,7 @@ func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 	for _, f := range change.Followed {
 		streams = max(streams, f.Stream+1)
 		batch.Queue(`insert into billing_streams (tenant_id, customer_id, connection_id, subscription, stream, recorded_at) values ($1, $2, $3, $4, $5, $6)`,
-			r.tenant, r.customer, r.facts.Connection.ID, f.Subscription, f.Stream, r.facts.Now)
+			r.tenant, r.customer, f.Connection, f.Subscription, f.Stream, r.facts.Now)
 	}
 	for _, f := range change.Feeds {
 		batch.Queue(`insert into billing_stream_meters (tenant_id, customer_id, meter_id, stream, effective_from, recorded_at) values ($1, $2, $3, $4, $5, $6)`,

@@ -57,6 +57,20 @@ func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(create(ours.ID, 9)))
 }
 
+func TestAMemberThatRemovesItselfTakesOverNoKeys(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	bob := member(t, store, tenant, mail(t, "bob"), metering.RoleAdmin)
+	actor, hash := metering.Actor(bob.ID.String()), sha256.Sum256([]byte(t.Name()))
+	_, err := store.Credentials.Create(t.Context(), tenant, actor, metering.APIKeyCredential,
+		metering.Credential{Name: "key", Scope: metering.ScopeReadOnly, LastFour: "abcd", Hash: hash[:]}, clock.Now())
+	require.NoError(t, err)
+	err = store.Members.Remove(t.Context(), tenant, actor, bob.ID, metering.HandOverKeys, clock.Now())
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.NoError(t, store.Members.Remove(t.Context(), tenant, actor, bob.ID, metering.RevokeKeys, clock.Now()))
+}
+
 // TestNoKeyIsHandedOverToARemovedMember removes bob, and hands his key over to ada, while ada is removed.
 func TestNoKeyIsHandedOverToARemovedMember(t *testing.T) {
 	t.Parallel()

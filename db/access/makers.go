@@ -49,6 +49,9 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	case metering.RevokeKeys:
 		return revokeAll(ctx, tx, tenant, actor, live)
 	case metering.HandOverKeys:
+		if actor == metering.Actor(id.String()) {
+			return metering.Errorf(metering.CodeConflict, "a member that removes itself cannot take over credentials; let another member remove it, or pass keys=revoke")
+		}
 		return handOver(ctx, tx, tenant, actor, live)
 	}
 	return metering.Errorf(metering.CodeConflict,

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -82,6 +84,11 @@ func (c *coalescer[K, V]) fly(ctx context.Context) {
 
 func (c *coalescer[K, V]) answer(ctx context.Context, f *flight[K, V]) {
 	defer close(f.done)
+	defer func() { // the requests wait in other goroutines, which cannot recover
+		if failure := recover(); failure != nil {
+			f.err = fmt.Errorf("panic: %v\n%s", failure, debug.Stack())
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	keys := make([]K, 0, len(f.keys))

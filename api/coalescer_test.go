@@ -66,6 +66,21 @@ func TestAFailedLookupIsUnavailableAndTheNextOneWorks(t *testing.T) {
 	require.Empty(t, found)
 }
 
+func TestAPanicOfALookupIsAnErrorOfItsRequests(t *testing.T) {
+	t.Parallel()
+	c := &coalescer[string, string]{timeout: time.Minute, run: func(_ context.Context, keys []string) (map[string]string, error) {
+		if keys[0] == "a" {
+			panic("a price without terms")
+		}
+		return map[string]string{keys[0]: "found"}, nil
+	}}
+	_, err := c.find(t.Context(), "a")
+	require.ErrorContains(t, err, "a price without terms")
+	found, err := c.find(t.Context(), "b")
+	require.NoError(t, err)
+	require.Equal(t, "found", found)
+}
+
 func TestAStuckDatabaseDoesNotHoldRequestsForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

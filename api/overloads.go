@@ -18,7 +18,7 @@ const (
 	boundResponses = "responses"
 	boundLarge     = "large_bodies"
 	boundSignIns   = "sign_ins"
-	boundDatabase  = "database" // connections of a tenant, locks, and the time of statements
+	boundDatabase  = "database" // connections of a tenant, locks, the time of statements, and changes that other requests saved first
 
 	boundBodies = "" // refusedBodies counts and logs them
 )

@@ -146,8 +146,8 @@ func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*un
 	return out, nil
 }
 
-// recentUnrated returns the tenant's totals of unrated usage, at most cachedFor old. If they cannot be computed, it returns a single entry with the reason UnratedUnknown, so that the other attention entries are
-// still listed.
+// recentUnrated returns the tenant's totals of unrated usage, at most cachedFor old. If they cannot be computed, it
+// returns a single entry with the reason UnratedUnknown, so that the other attention entries are still listed.
 func (s *server) recentUnrated(ctx context.Context) []ledger.UnratedTotal {
 	tenant, now := principalOf(ctx).Tenant, s.Now()
 	if totals, found := s.unratedKept.get(tenant.ID, now); found {

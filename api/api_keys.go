@@ -24,7 +24,7 @@ type APIKeyMetadata struct {
 	RevokedAt  *time.Time      `json:"revoked_at"`
 	LastUsedAt *time.Time      `json:"last_used_at"`
 
-	Successor     *string    `json:"successor_id" doc:"Id of the new key. This key also stays valid until its expires_at"`
+	Successor     *string    `json:"successor_id" doc:"Id of the key that replaces this key. The replaced key stays valid until its expires_at, unless it is revoked earlier"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced key, while both keys are valid"`
 }
 

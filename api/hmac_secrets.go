@@ -31,7 +31,7 @@ type HMACSecret struct {
 	RevokedAt  *time.Time          `json:"revoked_at"`
 
 	LastUsedAt    *time.Time `json:"last_used_at"`
-	Successor     *string    `json:"successor_id" doc:"Id of the new secret. This secret also stays valid until its expires_at"`
+	Successor     *string    `json:"successor_id" doc:"Id of the secret that replaces this secret. The replaced secret stays valid until its expires_at, unless it is revoked earlier"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced secret, while both secrets are valid"`
 }
 

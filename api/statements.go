@@ -33,7 +33,8 @@ type StatementLine struct {
 	Digest        *digest             `json:"digest,omitempty"` // absent if the period is open, or until the hourly maintenance after its close
 }
 
-// digest is a hash of the events that a meter counted in a closed period. It proves which events were counted.
+// digest is a hash of the customer's events in a closed period that have the event type of a meter, including events
+// that the meter's filters exclude. It proves which events there were at the close.
 type digest struct {
 	Algorithm  string `json:"algorithm" doc:"Algorithm of the hash, as described in docs/api/bills.md" example:"sha256-events-1"`
 	Hash       string `json:"hash" doc:"Hash in hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`

@@ -5,10 +5,10 @@ import "time"
 // Maximum waits of requests for shared resources and for other services. These are variables because tests use longer
 // waits, so that they do not fail on a busy machine.
 var (
-	hashingWait       = 5 * time.Second        // for its turn to hash a password
+	hashingWait       = 5 * time.Second        // for the request's turn to hash a password
 	bodyWait          = 2 * time.Second        // for memory for the body of an unauthenticated sender
-	processorWait     = 10 * time.Second       // for its turn to decode a body
-	heavyWait         = 10 * time.Second       // for its turn to read all customers, or a time series
+	processorWait     = 10 * time.Second       // for the request's turn to decode a body
+	heavyWait         = 10 * time.Second       // for the request's turn to read all customers, or a time series
 	credentialTimeout = 5 * time.Second        // for the database to return a credential
 	issuerTimeout     = 10 * time.Second       // for a response of a tenant's OIDC issuer
 	warningsWait      = time.Second            // for the database to return the data for warnings about events

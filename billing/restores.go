@@ -54,8 +54,8 @@ func (f *Facts) knowsLastSent(p Period) bool {
 }
 
 // isReadFirst reports whether the totals of the report's destination have to be read before the report is sent again:
-// the report precedes a restore, and the totals may include it. They include no quantity that the provider does not add
-// up. The totals of a previous customer at the provider are not read, so its reports are not sent again.
+// the report precedes a restore, and the totals may include it. The totals include a quantity only if the provider adds
+// it up. The totals of a previous customer at the provider are not read, so reports to that customer are not sent again.
 func (p *planner) isReadFirst(o Open) bool {
 	return o.Unread && o.Epoch < p.Epoch && !containsAny(p.Facts.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds

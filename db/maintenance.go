@@ -129,7 +129,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 	return s, pg.Coded(err)
 }
 
-// openHolds returns the states of a hold in which the invoice is still a draft.
+// openHolds returns the states of a hold that has not ended.
 func openHolds() []billing.HoldState {
 	return slices.DeleteFunc(billing.HoldState("").Values(), billing.HoldState.Ended)
 }

@@ -15,8 +15,8 @@ type Stores struct {
 	Evaluations Evaluations
 }
 
-// New returns stores that use the pool. read decodes stored prices of providers; it can be nil if no such
-// prices are read.
+// New returns stores that use the pool. The function read decodes stored prices of providers. It can be nil if
+// the stores read no such prices.
 func New(pool *pg.Pool, read ledger.ReadPrice) Stores {
 	return Stores{
 		Quotas:      Quotas{pool, read},

@@ -48,7 +48,8 @@ type StoredPeriod struct {
 	MessagePeriod
 }
 
-// SyncSucceeded is the data of the message sent when all usage of a customer is reported.
+// SyncSucceeded is the data of the message sent when a sync of a customer succeeds. Usage that the sync excluded is not
+// reported.
 type SyncSucceeded struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`

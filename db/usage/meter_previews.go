@@ -196,8 +196,9 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	return requireKept(ctx, s.pool, r.Range, "body.start")
 }
 
-// open opens the SQL cursor that fetchPast reads. The last column reports whether the totals of the current meter
-// version include the event, unless its definition excludes the event.
+// open opens the SQL cursor that fetchPast reads. The last column reports whether the current meter version is
+// complete and its totals cover the time and the epoch of the event. The column ignores the version's definition,
+// which add applies.
 func (r *previewRead) open(ctx context.Context, q pg.Querier) error {
 	var current metering.MeterVersionID
 	if r.Current != nil {

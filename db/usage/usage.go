@@ -76,7 +76,7 @@ func totalsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, custo
 type RangeUsage struct {
 	Within   metering.Range
 	Customer metering.CustomerID
-	Start    time.Time // start of the hour
+	Start    time.Time // start of the hour, or of the range if that is later; zero: usage of the whole range
 	Meter    metering.MeterID
 	Tally    Tally
 	Usage    metering.Decimal // includes late usage

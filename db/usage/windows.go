@@ -286,7 +286,7 @@ func (r *WindowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 }
 
 // Windows returns at most Limit windows. It reads two windows more: the window of the cursor, which precedes the
-// page, and the first window of the next page. Usage that is not folded yet adds one row per transaction to a
+// page, and the first window of the next page. Usage that is not folded into the rollups yet adds rows to a
 // window. Windows therefore repeats the read with a higher limit until the page is complete.
 func (r *WindowRead) Windows(ctx context.Context) (windows []Window, more bool, err error) {
 	for most := (r.Limit + 2) * mostRows(r.Granularity); ; most *= 8 {

@@ -9,7 +9,7 @@ import (
 
 // customer is a customer of a tenant, with its subscriptions at Stripe.
 type customer struct {
-	kind          string // its name in the tables
+	kind          string // name of the customer in Odometer and in the tables
 	id            string
 	subscriptions [][]string // the meters of each subscription
 	unsubscribed  []string   // meters without a subscription

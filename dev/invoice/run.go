@@ -38,7 +38,7 @@ func (d *drill) firstMonth() {
 	d.useAll("100.25", func(customer) bool { return true })
 	d.autoSync()
 	d.at(first.Add(15 * day))
-	d.use(d.main, "10", classic, flexible, ended, cutOff) // no report before the change at Stripe includes it
+	d.use(d.main, "10", classic, flexible, ended, cutOff) // no report includes this usage before the subscriptions change at Stripe
 	d.use(d.amounts, "10", amountsSwapped)
 	d.happen()
 	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of the canceled customer is final
@@ -85,7 +85,7 @@ func (d *drill) firstBorder() {
 	d.clock.To(d, border.Add(laterBy+time.Minute))
 	d.fake.State() // Stripe creates the draft
 	d.clock.To(d, border.Add(laterBy+61*time.Minute))
-	d.fake.State() // Stripe finalizes it
+	d.fake.State() // Stripe finalizes the draft
 	d.api.Start(d)
 	d.worker.Start(d)
 	d.settle()

@@ -37,7 +37,7 @@ func TestRetiredWordsAreGone(t *testing.T) {
 		found := retired(t, path)
 		for _, word := range found {
 			if !slices.Contains(rewriting[path], word) && !slices.Contains(otherMeaning[path], word) {
-				t.Errorf("%s: %q is not used any more, see dev/lint/words.go", path, word)
+				t.Errorf("%s: %q is not used any more, see dev/lint/retired_words.go", path, word)
 			}
 		}
 		for _, word := range rewriting[path] {

@@ -4002,7 +4002,7 @@ type APIKeyMetadata struct {
 	// Scope The scope, which decides the permissions
 	Scope APIKeyMetadataScope `json:"scope"`
 
-	// SuccessorId Id of the new key. This key also stays valid until its `expires_at`
+	// SuccessorId Id of the key that replaces this key. The replaced key stays valid until its `expires_at`, unless it is revoked earlier
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -4962,7 +4962,7 @@ type CreatedAPIKey struct {
 	// Scope The scope, which decides the permissions
 	Scope CreatedAPIKeyScope `json:"scope"`
 
-	// SuccessorId Id of the new key. This key also stays valid until its `expires_at`
+	// SuccessorId Id of the key that replaces this key. The replaced key stays valid until its `expires_at`, unless it is revoked earlier
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -5014,7 +5014,7 @@ type CreatedHMACSecret struct {
 	// Signatures Signature versions that the secret accepts
 	Signatures CreatedHMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId Id of the new secret. This secret also stays valid until its `expires_at`
+	// SuccessorId Id of the secret that replaces this secret. The replaced secret stays valid until its `expires_at`, unless it is revoked earlier
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -6006,7 +6006,7 @@ type HMACSecret struct {
 	// Signatures Signature versions that the secret accepts
 	Signatures HMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId Id of the new secret. This secret also stays valid until its `expires_at`
+	// SuccessorId Id of the secret that replaces this secret. The replaced secret stays valid until its `expires_at`, unless it is revoked earlier
 	SuccessorId *string `json:"successor_id"`
 }
 

@@ -3301,7 +3301,7 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description Id of the new key. This key also stays valid until its `expires_at` */
+            /** @description Id of the key that replaces this key. The replaced key stays valid until its `expires_at`, unless it is revoked earlier */
             successor_id: string | null;
         };
         AcceptAtIssuer: {
@@ -4255,7 +4255,7 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description Id of the new key. This key also stays valid until its `expires_at` */
+            /** @description Id of the key that replaces this key. The replaced key stays valid until its `expires_at`, unless it is revoked earlier */
             successor_id: string | null;
         };
         CreatedHMACSecret: {
@@ -4312,7 +4312,7 @@ export interface components {
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description Id of the new secret. This secret also stays valid until its `expires_at` */
+            /** @description Id of the secret that replaces this secret. The replaced secret stays valid until its `expires_at`, unless it is revoked earlier */
             successor_id: string | null;
         };
         CreatedInvitation: {
@@ -5319,7 +5319,7 @@ export interface components {
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description Id of the new secret. This secret also stays valid until its `expires_at` */
+            /** @description Id of the secret that replaces this secret. The replaced secret stays valid until its `expires_at`, unless it is revoked earlier */
             successor_id: string | null;
         };
         Health: {

@@ -48,9 +48,10 @@ test("a chart without usage shows the tiers", () => {
 test("a chart with usage shows the tiers up to four times the highest usage", () => {
   const terms: Terms = { package_size: 20 }; // some packages: 100
   expect(largestOf(terms, ["9", "70"])).toBe("100");
-  expect(largestOf(terms, ["2", "10.5"])).toBe("42");
+  expect(largestOf(terms, ["2", "10"])).toBe("40");
   expect(largestOf(terms, ["300"])).toBe("300");
   expect(largestOf(terms, ["0"])).toBe("100");
+  expect(largestOf({ unit_price: "1" }, ["300"])).toBe("300"); // a straight line
 });
 
 test("quantities are in exact order, each once", () => {

@@ -46,21 +46,20 @@ export function boundsOf({ included_units: included = "0", tiers = [], package_s
 }
 
 /**
- * Returns the largest quantity of a chart: the highest usage of a customer or, if it is higher, a quantity that shows
- * every tier or some packages, but at most four times that usage.
+ * Returns the largest quantity of a chart: the highest usage of a customer or, if it is higher, the quantity that shows
+ * the form of the price, but at most four times that usage.
  */
 export function largestOf(terms: Terms, used: string[]): string {
-  const most = used.toSorted(compare).at(-1);
-  const all = largestOfTerms(terms);
-  if (most === undefined || compare(most, "0") === 0) return all;
-  return [most, all, sum([most, most, most, most])].toSorted(compare)[1]!;
+  const most = used.toSorted(compare).at(-1) ?? "0";
+  const form = formUpTo(terms);
+  if (compare(most, "0") === 0) return form ?? String((terms.per_units ?? 1) * 1000);
+  return form === undefined ? most : [most, form, sum([most, most, most, most])].toSorted(compare)[1]!;
 }
 
-/** Returns a quantity up to which a chart shows every tier or some packages. */
-function largestOfTerms(terms: Terms): string {
-  const { included_units: included = "0", tiers = [], package_size: size = 0, per_units = 1 } = terms;
+/** Returns a quantity up to which a chart shows every tier, some packages or the included units, if the price has them. */
+function formUpTo({ included_units: included = "0", tiers = [], package_size: size = 0 }: Terms): string | undefined {
   const bound = tiers.at(-2)?.up_to;
   if (bound) return sum([included, bound, bound]);
   if (size > 0) return sum([included, String(size * 5)]);
-  return sum([included, included, included === "0" ? String(per_units * 1000) : "0"]);
+  return included === "0" ? undefined : sum([included, included]);
 }

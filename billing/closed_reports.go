@@ -76,18 +76,20 @@ func (b *Books) atLeast() *Books {
 // statement, because the next statement replaces that one. lastLines returns no lines if the period is fully billed, or
 // if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
+	isReported := func(l *ClosedLine) bool { return l.phase == phaseReported }
+	if !containsAny(period.Closed, isReported) || !p.lacks(period) {
+		return nil, nil
+	}
+	others := p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
 	for _, m := range p.Meters {
 		l := period.line(m.ID)
-		if l == nil || l.phase != phaseReported {
+		if l == nil || !isReported(l) {
 			continue
 		}
 		c := closedCalculation(m, l)
-		c.closed, c.others = nil, p.billed(period, func(r *Reported) bool { return !r.Late && r.MeterID == m.ID && !p.here(r.Series) })[m.ID]
+		c.closed, c.others = nil, others[m.ID]
 		p.addCarried(&c, period, l)
 		lines = append(lines, c.statementLine())
-	}
-	if len(lines) == 0 || !p.lacks(period) {
-		return nil, nil
 	}
 	late = slices.Clone(p.lastStatement(period, State.Taken).Lines)
 	return lines, slices.DeleteFunc(late, func(l Line) bool { return l.Component() != AdjustmentComponent })

@@ -73,12 +73,7 @@ func (m *position) earlierQuantity() (earlier metering.Decimal) {
 // later report that the provider does not add up. It plans none if a report of the series is outstanding, or if the
 // series already has a report of this pass.
 func (m *position) reportOne(l Line, window metering.Range) {
-	s := &Reported{}
-	for _, own := range m.own {
-		if own.Window.Start.Equal(window.Start) {
-			s = own
-		}
-	}
+	s := m.ownIn(window)
 	changed, quantity := !l.Quantity.Equal(s.providerTotal()), l.Quantity
 	if m.destination.Counting != Adds {
 		changed = changed || m.mayLackReports(s)
@@ -110,6 +105,16 @@ func (m *position) invoicedBy() InvoicedBy {
 	return InvoicedBy{m.period.Subscription.ID, m.period.Subscription.Start}
 }
 
+// ownIn returns the series that reports the window. The series is empty if the window has no report yet.
+func (m *position) ownIn(window metering.Range) *Reported {
+	for _, s := range slices.Backward(m.own) {
+		if s.Window.Start.Equal(window.Start) {
+			return s
+		}
+	}
+	return &Reported{}
+}
+
 // reportWindows plans a report for each of the destination's windows with a changed quantity. The quantity of a window
 // is the difference of two rounded totals, so the windows add up to the period's quantity. An hour of usage belongs to
 // the window in which the hour begins.
@@ -128,7 +133,8 @@ func (m *position) reportWindows() {
 		room = room.Sub(s.billed().counted(s.Counting))
 	}
 	for _, l := range lines {
-		if raise := l.Quantity.Sub(m.mostOf(l)); lower && raise.Cmp(metering.Decimal{}) > 0 {
+		own := m.ownIn(l.place)
+		if raise := l.Quantity.Sub(own.billed().counted(own.Counting)); lower && raise.Cmp(metering.Decimal{}) > 0 {
 			if raise.Cmp(room) > 0 {
 				m.open, m.plan.More = true, true
 				continue
@@ -139,16 +145,6 @@ func (m *position) reportWindows() {
 	}
 }
 
-// mostOf returns the highest quantity that the provider may have of the window, or 0 if it has no report.
-func (m *position) mostOf(l windowLine) (most metering.Decimal) {
-	for _, s := range m.own {
-		if s.Window.Start.Equal(l.place.Start) {
-			most = s.billed().counted(s.Counting)
-		}
-	}
-	return most
-}
-
 // windowLine is the line that one of the destination's windows should have.
 type windowLine struct {
 	Line
@@ -157,10 +153,9 @@ type windowLine struct {
 
 // hasSurplus reports whether the provider may have more of the window, from an earlier report, than the quantity of l.
 func (m *position) hasSurplus(l windowLine) bool {
-	return slices.ContainsFunc(m.own, func(s *Reported) bool {
-		return s.Window.Start.Equal(l.place.Start) && slices.ContainsFunc([]Sums{s.Taken, s.Standing}, func(total Sums) bool {
-			return total.Any && total.counted(s.Counting).Cmp(l.Quantity) > 0
-		})
+	s := m.ownIn(l.place)
+	return slices.ContainsFunc([]Sums{s.Taken, s.Standing}, func(total Sums) bool {
+		return total.Any && total.counted(s.Counting).Cmp(l.Quantity) > 0
 	})
 }
 

@@ -8,27 +8,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// clockCheck intercepts all activities. They fail while this worker's clock is wrong, because activities use
-// the clock to close periods, to delete events, and to date and sign messages.
-type clockCheck struct {
-	interceptor.WorkerInterceptorBase
-	offset metering.ClockOffset
-}
-
-func (c *clockCheck) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	inbound := &checkedActivity{offset: c.offset}
-	inbound.Next = next
-	return inbound
-}
-
-type checkedActivity struct {
-	interceptor.ActivityInboundInterceptorBase
-	offset metering.ClockOffset
-}
-
-func (a *checkedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	if err := a.offset.Check(metering.ClockLimit); err != nil {
-		return nil, err
+// checkClock returns a function that executes activities. They fail while this worker's clock is wrong, because
+// activities use the clock to close periods, to delete events, and to date and sign messages.
+func checkClock(offset metering.ClockOffset) execute {
+	return func(ctx context.Context, in *interceptor.ExecuteActivityInput, next interceptor.ActivityInboundInterceptor) (any, error) {
+		if err := offset.Check(metering.ClockLimit); err != nil {
+			return nil, err
+		}
+		return next.ExecuteActivity(ctx, in)
 	}
-	return a.Next.ExecuteActivity(ctx, in)
 }

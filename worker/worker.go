@@ -69,7 +69,7 @@ func Run(ctx context.Context, config Config) error {
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
-		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log}, &clockCheck{offset: config.ClockOffset}},
+		Interceptors:      []interceptor.WorkerInterceptor{&activityInterceptor{execute: logFailures(config.Log)}, &activityInterceptor{execute: checkClock(config.ClockOffset)}},
 		// By default, the SDK delays heartbeats by up to 80% of their timeout. On a busy machine, a further
 		// delay would end an attempt although it is still running.
 		MaxHeartbeatThrottleInterval: activities.Beat,

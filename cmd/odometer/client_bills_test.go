@@ -21,7 +21,7 @@ import (
 var sendModelCall = map[string]func(t *testing.T, url, key string){
 	"go": func(t *testing.T, url, key string) {
 		tenth, fifth := 0.1, 0.2
-		answer, err := dial(t, url, key).IngestEventWithResponse(t.Context(), client.Event{
+		answer, err := proc.Dial(t, url, key).IngestEventWithResponse(t.Context(), client.Event{
 			EventType: "llm", CustomerId: "go",
 			Properties: &map[string]any{"model": "large", "prompt_tokens": 1250, "completion_tokens": 310, "cost": tenth + fifth},
 		})
@@ -88,7 +88,7 @@ func TestDrillAModelCallIsBilledFromEachClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set("POST", "/v1/customers", fmt.Sprintf(`{"external_id":%q,"billing_provider_id":"cus_%s"}`, name, name), http.StatusCreated)
 			send(t, service, key)
-			api := dial(t, service, key)
+			api := proc.Dial(t, service, key)
 			dbtest.Eventually(t, func() error {
 				answer, err := api.SyncBillingWithResponse(t.Context(), client.SyncBilling{CustomerExternalId: name})
 				return expect.Status("sync", answer, err, http.StatusOK)

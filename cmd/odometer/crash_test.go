@@ -25,7 +25,7 @@ func TestDrillAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	_, key := system.Tenant(t)
 	api := system.API(t)
-	createMeter(t, dial(t, api.URL, key), "calls", "call")
+	createMeter(t, proc.Dial(t, api.URL, key), "calls", "call")
 
 	var mu sync.Mutex
 	answered, unanswered := make(map[string]bool), make(map[string]bool)
@@ -33,7 +33,7 @@ func TestDrillAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 	var group sync.WaitGroup
 	for name := range senders {
 		group.Go(func() {
-			c := dial(t, api.URL, key)
+			c := proc.Dial(t, api.URL, key)
 			for n := 0; stop.Err() == nil; n++ {
 				mark := fmt.Sprintf("%d-%d", name, n)
 				ok := sendMarked(t, c, mark, n%2 == 0)

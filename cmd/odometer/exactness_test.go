@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -28,17 +27,6 @@ func temporalAddress(t testing.TB) string {
 		t.Fatal("TEST_TEMPORAL_ADDRESS is not set: run make test, or dev/up test go test ./...")
 	}
 	return address
-}
-
-// dial returns a client that sends the key.
-func dial(t testing.TB, url, key string) *client.ClientWithResponses {
-	t.Helper()
-	c, err := client.NewClientWithResponses(url, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+key)
-		return nil
-	}))
-	require.NoError(t, err)
-	return c
 }
 
 // sender creates batches of random events, and repeats earlier batches in random order.
@@ -84,7 +72,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})
 	_, key := system.Tenant(t)
-	apis := []*client.ClientWithResponses{dial(t, system.API(t).URL, key), dial(t, system.API(t).URL, key)}
+	apis := []*client.ClientWithResponses{proc.Dial(t, system.API(t).URL, key), proc.Dial(t, system.API(t).URL, key)}
 	system.Worker(t)
 	createMeter(t, apis[0], "first", "type-0", "model")
 

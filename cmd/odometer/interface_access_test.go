@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
 )
 
 // sign returns a client that signs its requests.
@@ -158,7 +159,7 @@ func rateLimit(t *testing.T, r running) {
 	var a *client.IngestEventResponse
 	dbtest.Eventually(t, func() (err error) { // on a busy machine, the limit's minute may end between the requests
 		_, key := r.system.LimitedTenant(t, 2)
-		o = owner{ClientWithResponses: dial(t, r.replicas[0], key)}
+		o = owner{ClientWithResponses: proc.Dial(t, r.replicas[0], key)}
 		var remaining []string
 		for range 2 {
 			a, err = o.IngestEventWithResponse(t.Context(), event)
@@ -186,7 +187,7 @@ func rateLimit(t *testing.T, r running) {
 		Key string `json:"admin_key"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.system.Run(t, "tenant", "create", "--name", "Default", "--json")), &made))
-	first, err := dial(t, r.replicas[0], made.Key).IngestEventWithResponse(t.Context(), event)
+	first, err := proc.Dial(t, r.replicas[0], made.Key).IngestEventWithResponse(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, "1000", first.HTTPResponse.Header.Get("X-RateLimit-Limit"))
 }

@@ -36,13 +36,13 @@ type owner struct {
 func (r running) owner(t testing.TB) owner {
 	t.Helper()
 	id, key := r.system.Tenant(t)
-	return owner{dial(t, r.replicas[0], key), r.replicas[0], id, key}
+	return owner{proc.Dial(t, r.replicas[0], key), r.replicas[0], id, key}
 }
 
 // at returns the same owner at another replica.
 func (o owner) at(t testing.TB, url string) owner {
 	t.Helper()
-	return owner{dial(t, url, o.key), url, o.tenant, o.key}
+	return owner{proc.Dial(t, url, o.key), url, o.tenant, o.key}
 }
 
 // TestTheInterface checks that running processes keep the promises to users of the service, section by section.

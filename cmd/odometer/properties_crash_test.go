@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,7 +236,7 @@ func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t)})
 	_, key := system.Tenant(t)
 	api, worker := system.API(t), system.Worker(t)
-	r := &recount{T: t, events: sizeOf(t, "EVENTS", fewEvents), kills: sizeOf(t, "KILLS", fewKills), start: time.Now().UTC(), key: key, service: api.URL}
+	r := &recount{T: t, events: proc.Number(t, "EVENTS", fewEvents), kills: proc.Number(t, "KILLS", fewKills), start: time.Now().UTC(), key: key, service: api.URL}
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
@@ -281,17 +280,6 @@ func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	}
 	rows := r.requireReference(conn, meters)
 	t.Logf("%d events, %d kills, %d retries of batches, %d rows", r.events, r.kills, r.retries.Load(), rows)
-}
-
-func sizeOf(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err, variable)
-	return n
 }
 
 // closePreviousMonth closes the previous month for customers with even numbers, as the worker closes a period:

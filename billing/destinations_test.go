@@ -343,36 +343,6 @@ func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 	}
 }
 
-// A report can have a timestamp in a subscription that Odometer did not know when it sent the report. Once the period
-// is known to lie in that subscription, the plan is re-evaluated at once, because the report counts there.
-func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
-	t.Parallel()
-	swapped := february.Start.AddDate(0, 0, 5)
-	for name, c := range map[string]struct {
-		change func(*billing.Reported)
-		again  bool
-	}{
-		"AfterIt":            {func(*billing.Reported) {}, true},
-		"AtIt":               {func(r *billing.Reported) { r.Timestamp = &swapped }, true},
-		"BeforeIt":           {func(r *billing.Reported) { before := swapped.Add(-time.Second); r.Timestamp = &before }, false},
-		"WithoutATime":       {func(r *billing.Reported) { r.Timestamp = nil }, false},
-		"WhatReplaces":       {func(r *billing.Reported) { r.Counting = billing.Replaces }, false},
-		"ACharge":            {func(r *billing.Reported) { r.Kind = billing.ChargeReport }, false},
-		"OfTheNextAlready":   {func(r *billing.Reported) { r.Window.Start = swapped }, false},
-		"OfAnotherPeriod":    {func(r *billing.Reported) { r.Period = january.Start }, false},
-		"AtAFormerReceivers": {func(r *billing.Reported) { r.Connection = second }, false},
-	} {
-		now := february.Start.AddDate(0, 0, 9)
-		f := atMeters(metering.Range{Start: swapped, End: february.End}, knownOf(now, subscribed(february)))
-		f.Side.Subscription = "sub_2"
-		r, at := counted(february, "5"), swapped.Add(time.Hour)
-		r.Timestamp = &at
-		c.change(&r)
-		f.Reported = []billing.Reported{r}
-		require.Equal(t, c.again, billing.NewBooks(f).Plan().ReplanAt.Equal(now), name)
-	}
-}
-
 // A provider with its own price charges the 9 of 12 units that it bills as its first units: 5 units at 1 USD and 4
 // units at 0.10 USD.
 func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {

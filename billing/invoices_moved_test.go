@@ -191,9 +191,10 @@ func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: not_billed; carried 1000", reconciledAs(f))
 }
 
-// If a report has a timestamp in the next subscription, the plan is re-evaluated at once, until the period is stored
-// with that subscription.
-func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T) {
+// A plan that gives a stored period another subscription is followed by another plan at once, with and without reports
+// of the period: an invoice of the new subscription may bill the period, and one of the previous subscription no longer
+// does.
+func TestAPlanThatChangesTheSubscriptionOfAPeriodIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	next := metering.Range{Start: day(10), End: february.End}
@@ -201,19 +202,28 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 	in := func(r metering.Range) billing.Period {
 		return billing.Period{Range: r, Subscription: billing.Subscription{ID: "sub_2", Range: next, Connection: first}}
 	}
+	renewed := in(january)
+	renewed.Subscription.Start = day(3)
+	closed := closedAt(january, "10", "100")
+	closed.Subscription = subscribed(january).Subscription
+	reported := counted(january, "10")
+	reported.Timestamp, reported.To = &sent, billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
 	for name, c := range map[string]struct {
-		stored []billing.Period
-		again  bool
+		stored   []billing.Period
+		reported []billing.Reported
+		again    bool
 	}{
-		"nobody knew of it":                 {[]billing.Period{subscribed(january)}, true},
-		"that is known":                     {[]billing.Period{in(january)}, false},
-		"that is known of the one after it": {[]billing.Period{subscribed(january), in(february)}, true},
+		"another subscription":                    {[]billing.Period{subscribed(january)}, []billing.Reported{reported}, true},
+		"another subscription, nothing reported":  {[]billing.Period{subscribed(january)}, nil, true},
+		"another period of the same subscription": {[]billing.Period{renewed}, []billing.Reported{reported}, true},
+		"stored already":                          {[]billing.Period{in(january)}, []billing.Reported{reported}, false},
+		"stored already of the next period only":  {[]billing.Period{subscribed(january), in(february)}, []billing.Reported{reported}, true},
+		"a closed period keeps its subscription":  {[]billing.Period{closed, in(february)}, nil, false},
+		"a new period gets its first one":         {[]billing.Period{in(january)}, nil, false},
 	} {
 		f := atMeters(next, knownOf(february.Start.AddDate(0, 0, 1), c.stored...))
 		f.Side.Subscription = "sub_2"
-		f.Usage = []billing.Usage{used(january, "10")}
-		f.Reported = []billing.Reported{counted(january, "10")}
-		f.Reported[0].Timestamp, f.Reported[0].To = &sent, billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+		f.Usage, f.Reported = []billing.Usage{used(january, "10")}, c.reported
 		require.Equal(t, c.again, billing.NewBooks(f).Plan().ReplanAt.Equal(f.Now), name)
 	}
 }

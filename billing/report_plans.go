@@ -56,7 +56,8 @@ const uncountedAfter = 24 * time.Hour
 //   - The first period begins, or its start becomes final.
 //   - The time uncountedAfter has passed since the provider accepted a report without counting it.
 //
-// If the last known period has ended, or if isInNextSubscription returns true for a series, ReplanAt is Now or earlier.
+// If the last known period has ended, or if the plan gives a stored period another subscription, ReplanAt is Now or
+// earlier.
 func (p *planner) scheduleReplan() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
@@ -72,6 +73,9 @@ func (p *planner) scheduleReplan() {
 	} else if !p.periods[n-1].End.After(p.Now) {
 		p.replanAt(p.Now) // the provider determines the next period
 	}
+	if p.changesSubscription() {
+		p.replanAt(p.Now)
+	}
 	if p.plan.HeadOpenUntil != nil {
 		p.replanAfterNow(*p.plan.HeadOpenUntil)
 	}
@@ -80,25 +84,17 @@ func (p *planner) scheduleReplan() {
 		if p.awaitsCount(r) {
 			p.replanAt(r.TakenAt.Add(uncountedAfter))
 		}
-		if p.isInNextSubscription(r) {
-			p.replanAt(p.Now)
-		}
 	}
 }
 
-// isInNextSubscription reports whether a report of the series has a timestamp in a subscription that replaced the
-// previous one, and the stored period does not name the new subscription yet. Once the stored period does, the ledger
-// assigns the report to the new subscription, unless the previous subscription continues.
-func (p *planner) isInNextSubscription(r *Reported) bool {
-	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
-		return false
-	}
-	return slices.ContainsFunc(p.periods, func(period Period) bool {
-		part := period.Intersect(period.Subscription.Range).Start
-		known := slices.ContainsFunc(p.Stored, func(s Period) bool {
-			return s.Start.Equal(period.Start) && s.Subscription.ID == period.Subscription.ID && s.Subscription.Start.Equal(period.Subscription.Start)
+// changesSubscription reports whether the plan gives a stored period another subscription. Once the plan is stored, the
+// reports of the period can be on other invoices than before.
+func (p *planner) changesSubscription() bool {
+	return slices.ContainsFunc(p.Stored, func(s Period) bool {
+		return slices.ContainsFunc(p.periods, func(period Period) bool {
+			of, former := period.Subscription, s.Subscription
+			return s.Start.Equal(period.Start) && (of.ID != former.ID || !of.Start.Equal(former.Start))
 		})
-		return !known && r.about(period) && p.connectedTo(period.Subscription.Connection) && r.Window.Start.Before(part) && !r.Timestamp.Before(part)
 	})
 }
 

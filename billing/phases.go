@@ -22,35 +22,36 @@ const (
 	phaseEnded     phase = "ended"      // with later periods, if there is a rest
 )
 
-// phaseFacts holds the facts that decide the phase of a closed line.
+// phaseFacts holds the facts that decide the phases of the closed lines of a period.
 type phaseFacts struct {
 	*Books
 	period Period
-	line   *ClosedLine
 }
 
-// phases is the table of phases. The first row that applies to a closed line decides its phase. docs/billing.md contains
-// a copy, which TestTheDecisionTablesAreDocumented compares with it.
+// phases is the table of phases. The first row with conditions that are met decides the phase of a closed line.
+// docs/billing.md contains a copy, which TestTheDecisionTablesAreDocumented compares with it.
 var phases = []struct {
-	when    string // the condition, in words
-	phase   phase
-	applies func(phaseFacts) bool
+	when     string // the condition, in words
+	phase    phase
+	ofPeriod func(phaseFacts) bool              // nil: any period
+	ofLine   func(phaseFacts, *ClosedLine) bool // nil: any line
 }{
-	{"No provider bills the line.", phaseNotBilled, func(f phaseFacts) bool { return !f.line.Billed }},
-	{"Final invoices were compared with the line.", phaseCompared, func(f phaseFacts) bool { return f.line.Reconciled != nil }},
-	{"The line was closed in the other mode (test or live).", phaseOtherMode, func(f phaseFacts) bool { return !f.bills(f.line) }},
-	{"The period is complete.", phaseComplete, func(f phaseFacts) bool { return f.period.Complete }},
+	{"No provider bills the line.", phaseNotBilled, nil, func(_ phaseFacts, l *ClosedLine) bool { return !l.Billed }},
+	{"Final invoices were compared with the line.", phaseCompared, nil, func(_ phaseFacts, l *ClosedLine) bool { return l.Reconciled != nil }},
+	{"The line was closed in the other mode (test or live).", phaseOtherMode, nil, func(f phaseFacts, l *ClosedLine) bool { return !f.bills(l) }},
+	{"The period is complete.", phaseComplete, func(f phaseFacts) bool { return f.period.Complete }, nil},
 
-	{"The tenant has no provider.", phaseEnded, func(f phaseFacts) bool { return f.Connection == nil }},
-	{"The receiver of statements has accepted a statement with all closed totals.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Statements && f.hasFullStatement(f.period) }},
-	{"The receiver of statements has not accepted such a statement.", phaseReported, func(f phaseFacts) bool { return f.Connection.Statements }},
+	{"The tenant has no provider.", phaseEnded, func(f phaseFacts) bool { return f.Connection == nil }, nil},
+	{"The receiver of statements lacks nothing of the period.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Statements && !f.lacks(f.period) }, nil},
+	{"The receiver of statements has accepted a statement with all closed totals.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Statements && f.hasFullStatement(f.period) }, nil},
+	{"The receiver of statements has not accepted such a statement.", phaseReported, func(f phaseFacts) bool { return f.Connection.Statements }, nil},
 
-	{"A later period already bills a part of the rest.", phaseCarried, phaseFacts.isCarried},
-	{"The customer's state at the provider was not read yet.", phaseWaiting, func(f phaseFacts) bool { return f.Side == nil }},
-	{"The invoice that bills the period is not final.", phaseWaiting, func(f phaseFacts) bool { return f.awaitsInvoice(f.period) }},
-	{"The provider creates invoices.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Invoices }},
-	{"The provider lacks a part of the line, and the line's route is `direct`.", phaseReported, phaseFacts.isReportable},
-	{"Otherwise.", phaseEnded, func(phaseFacts) bool { return true }},
+	{"A later period already bills a part of the rest.", phaseCarried, nil, phaseFacts.isCarried},
+	{"The customer's state at the provider was not read yet.", phaseWaiting, func(f phaseFacts) bool { return f.Side == nil }, nil},
+	{"The invoice that bills the period is not final.", phaseWaiting, func(f phaseFacts) bool { return f.awaitsInvoice(f.period) }, nil},
+	{"The provider creates invoices.", phaseEnded, func(f phaseFacts) bool { return f.Connection.Invoices }, nil},
+	{"The provider lacks a part of the line, and the line's route is `direct`.", phaseReported, nil, phaseFacts.isReportable},
+	{"Otherwise.", phaseEnded, nil, nil},
 }
 
 // setPhases decides the phase of each line of a period. A row of the table is applied to all lines before the next row,
@@ -61,16 +62,24 @@ func (b *Books) setPhases(p *Period) {
 	if p.pending() {
 		most, least = b.billedOf(*p), b.atLeast().billedOf(*p)
 	}
+	undecided := make([]*ClosedLine, len(p.Closed))
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		l.phase, l.billedTotals = "", l.nearestTotals(most, least)
+		undecided[n] = l
 	}
+	facts := phaseFacts{b, *p}
 	for _, r := range phases {
-		for n := range p.Closed {
-			if l := &p.Closed[n]; l.phase == "" && r.applies(phaseFacts{b, *p, l}) {
+		if len(undecided) == 0 || r.ofPeriod != nil && !r.ofPeriod(facts) {
+			continue
+		}
+		undecided = slices.DeleteFunc(undecided, func(l *ClosedLine) bool {
+			applies := r.ofLine == nil || r.ofLine(facts, l)
+			if applies {
 				l.phase = r.phase
 			}
-		}
+			return applies
+		})
 	}
 }
 
@@ -80,9 +89,9 @@ func (s phase) isOpen() bool {
 }
 
 // isReportable reports whether the provider lacks a part of the line, and accepts it now.
-func (f phaseFacts) isReportable() bool {
-	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == f.line.MeterID })
-	m := (&planner{Books: f.Books}).positionOf(f.period, f.Meters[i], f.line.Currency)
+func (f phaseFacts) isReportable(l *ClosedLine) bool {
+	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
+	m := (&planner{Books: f.Books}).positionOf(f.period, f.Meters[i], l.Currency)
 	route, _ := m.routeBy(rulesOnceRead)
 	return route == direct && !m.isReported()
 }
@@ -90,8 +99,7 @@ func (f phaseFacts) isReportable() bool {
 // isCarried reports whether later periods bill a part of the rest of the line, and not only its late usage. The rest is
 // then no longer reported with its own period, even if this becomes possible again. An example is a customer that
 // returns to a previous subscription with a last invoice that is not final.
-func (f phaseFacts) isCarried() bool {
-	l := f.line
+func (f phaseFacts) isCarried(l *ClosedLine) bool {
 	carried := f.billed(f.period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false

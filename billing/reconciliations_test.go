@@ -376,6 +376,26 @@ func without(i billing.Invoice) billing.Invoice {
 	return i
 }
 
+// If a receiver of statements replaces a provider that has all units of a closed period, the receiver needs no statement
+// of the period. The period is still reconciled with the provider's final invoice, which can bill other units too.
+func TestAPeriodThatNeedsNoStatementIsReconciled(t *testing.T) {
+	t.Parallel()
+	for billed, want := range map[string]string{
+		"10": "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0",
+		"12": "disputed 12 invoiced, 2 unexplained, 10 billed: billed_more; carried 0",
+		"7":  "open; carried 0", // the receiver gets a statement of the other 3 units
+	} {
+		f := closedWith("10")
+		f.Stored[0].Complete, f.Stored[0].Closed[0].Scale = false, nil
+		taken := &f.Reported[0].Taken
+		taken.Amount, taken.Currency = metering.Whole(1000), "USD"
+		f.Reported[0].Standing = *taken
+		f = atReceiver(second, f)
+		f.Invoices = []billing.Invoice{renewal(billed)}
+		require.Equal(t, want, reconciledAs(f), billed)
+	}
+}
+
 // Negative usage is invoiced as 0 units. The difference in units is carried, and costs nothing.
 func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 	t.Parallel()

@@ -87,8 +87,8 @@ func (p *planner) scheduleReplan() {
 	}
 }
 
-// changesSubscription reports whether the plan gives a stored period another subscription. Once the plan is stored, the
-// reports of the period can be on other invoices than before.
+// changesSubscription reports whether the plan gives a stored period another subscription. Once the plan is stored,
+// invoices of the new subscription can bill the reports of the period.
 func (p *planner) changesSubscription() bool {
 	return slices.ContainsFunc(p.Stored, func(s Period) bool {
 		return slices.ContainsFunc(p.periods, func(period Period) bool {

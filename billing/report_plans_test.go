@@ -41,7 +41,7 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	require.Equal(t, []uuid.UUID{id}, plan.Doubt)
 
 	lease := facts.Now.Add(1)
-	facts.Open[0].LeaseUntil = &lease
+	facts.Open[0].LeaseUntil, facts.Stored = &lease, plan.Periods
 	plan = billing.NewBooks(facts).Plan()
 	require.Empty(t, plan.Doubt, "somebody is sending it")
 	require.Equal(t, lease, plan.ReplanAt)

@@ -92,7 +92,7 @@ func (s Step) ofUnitPrices() string {
 	case StepRest:
 		return "The units above the included units, which the price's model charges."
 	case StepUnitPrice:
-		return "The price of each charged unit, or of each group of per_units charged units."
+		return "The unit price. It pays for one charged unit, or for the number of units that the price states."
 	case StepPerUnits:
 		return "The number of units that one unit price pays for. The unit charges are divided by it."
 	case StepTier:
@@ -100,7 +100,7 @@ func (s Step) ofUnitPrices() string {
 	case StepTierUnits:
 		return "The charged units in the tier. With the model volume, all charged units."
 	case StepTierPrice:
-		return "The tier's price of each unit, or of each group of per_units units."
+		return "The tier's unit price. It pays for one unit, or for the number of units that the price states."
 	case StepTierFlatFee:
 		return "The tier's flat fee."
 	}
@@ -118,7 +118,7 @@ func (s Step) ofModel() string {
 	case StepPercent:
 		return "The percentage of the charged units, which are an amount of money."
 	case StepUnitCharges:
-		return "The charge for the units before division by per_units and before fees."
+		return "The charge for the units before fees, and before division by the number of units that a unit price pays for."
 	case StepFixedFee:
 		return "The fee for each counted event."
 	case StepFixedFees:

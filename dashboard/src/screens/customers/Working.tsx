@@ -72,7 +72,7 @@ function StepAmount({ meter, step: { amount, unit } }: { meter: string; step: St
   if (unit === "packages" || unit === "percent") {
     return (
       <span className="number">
-        {grouped(amount)} {unit}
+        {grouped(amount)} {unit === "packages" && amount === "1" ? "package" : unit}
       </span>
     );
   }

@@ -11,8 +11,10 @@ import (
 	"strconv"
 )
 
-// Regular expressions for the names of the tests that simulate or replay lives. The other tests are fast.
+// Regular expressions for the names of tests. The tests that match none of them take about two seconds of processor
+// time.
 const (
+	slow      = "^(TestProperty.*|TestADescriptionIsShort)$" // without the simulated lives, about eight seconds
 	simulated = "^(TestPropertyLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
 	recorded  = "^TestRecordedLives$"
 	noticing  = "^(TestPropertyLives|TestEveryAmountHasItsWorking)$"
@@ -62,7 +64,7 @@ func build(ctx context.Context, folder string, files map[string]string, lives in
 func (t tests) program() string { return filepath.Join(t.dir, "tests") }
 
 // notice reports whether the tests notice a mutant. Mutant 0 is the code without a fault. Lives are replayed or
-// simulated only if the fast tests notice nothing.
+// simulated only if the other tests notice nothing.
 func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
 	if noticed, err := t.noticeQuickly(ctx, mutant); err != nil || noticed || t.lives == 0 {
 		return noticed, err
@@ -73,13 +75,16 @@ func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error)
 	return t.run(ctx, mutant, 10+t.lives/20, "-test.run", noticing)
 }
 
-// noticeQuickly reports whether the fast tests notice the mutant.
+// noticeQuickly reports whether a test without simulated lives notices the mutant. The slow tests run last.
 func (t tests) noticeQuickly(ctx context.Context, mutant int) (noticed bool, err error) {
-	return t.run(ctx, mutant, 10, "-test.skip", simulated)
+	if noticed, err := t.run(ctx, mutant, 10, "-test.skip", slow+"|"+simulated); err != nil || noticed {
+		return noticed, err
+	}
+	return t.run(ctx, mutant, 40, "-test.run", slow, "-test.skip", simulated)
 }
 
-// run reports whether the tests fail. They also fail if they exceed the limit of processor time or memory,
-// because the fault can cause an endless loop.
+// run reports whether the tests fail. They also fail if they exceed the limit of processor time or memory, because the
+// fault can cause an endless loop. The limit is several times what the tests take, so that a busy machine exceeds none.
 func (t tests) run(ctx context.Context, mutant, seconds int, arguments ...string) (failed bool, err error) {
 	bounded := fmt.Sprintf(`ulimit -v 4000000; ulimit -t %d; exec "$0" -test.failfast -test.short "$@"`, seconds)
 	command := exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, t.program()}, arguments...)...)

@@ -72,18 +72,22 @@ func (b *Books) atLeast() *Books {
 	return &least
 }
 
-// lastLines returns the lines of the next statement of a closed period. late holds the adjustments of the last accepted
-// statement, because the next statement replaces that one. lastLines returns no lines if the period is fully billed, or
-// if an accepted statement already contains all lines.
+// lastLines returns the lines of the next statement of a closed period. It repeats the lines of meters that have nothing
+// to report, and in late the adjustments, as the last accepted statement has them: the next statement replaces that one.
+// lastLines returns no lines if the period is fully billed, or if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
 	isReported := func(l *ClosedLine) bool { return l.phase == phaseReported }
 	if !containsAny(period.Closed, isReported) || !p.lacks(period) {
 		return nil, nil
 	}
+	accepted := p.lastStatement(period, State.Taken).Lines
 	others := p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
 	for _, m := range p.Meters {
 		l := period.line(m.ID)
 		if l == nil || !isReported(l) {
+			if i := slices.IndexFunc(accepted, Line{MeterID: m.ID}.about); i >= 0 {
+				lines = append(lines, accepted[i])
+			}
 			continue
 		}
 		c := closedCalculation(m, l)
@@ -91,7 +95,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		p.addCarried(&c, period, l)
 		lines = append(lines, c.statementLine())
 	}
-	late = slices.Clone(p.lastStatement(period, State.Taken).Lines)
+	late = slices.Clone(accepted)
 	return lines, slices.DeleteFunc(late, func(l Line) bool { return l.Component() != AdjustmentComponent })
 }
 

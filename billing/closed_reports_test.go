@@ -29,7 +29,7 @@ func TestAStatementIsOfWhatAPeriodClosedAt(t *testing.T) {
 		"AnotherMeter":   {func(l *billing.Line) { l.MeterID = 2 }, 1},
 		"AnotherPeriods": {func(l *billing.Line) { l.Closed = january.Start.AddDate(0, -1, 0) }, 1},
 	} {
-		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		line := billing.Line{
 			MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
@@ -51,7 +51,7 @@ func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 // missing units.
 func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{{
 		MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
@@ -65,7 +65,7 @@ func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 // An adjustment line in a statement does not count as billed for the statement's own period.
 func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	own := billing.NewBooks(f).Plan().Reports[0].Lines
 	december := billing.Line{MeterID: 1, Closed: january.Start.AddDate(0, -1, 0), Quantity: metering.Whole(1), Amount: metering.Whole(100), Currency: "USD"}
@@ -79,7 +79,7 @@ func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
 func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
 	t.Parallel()
 	for units, stated := range map[string]int{"10": 0, "9": 1} {
-		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 		f.Stored[0].Complete, f.Stored[0].Closed[0].Bills = false, metering.BillsAmounts
 		charged := lateCharge(f, "1000", 1)
 		charged.Late, charged.Window, charged.Taken.Value = false, january, metering.MustDecimal(units)
@@ -93,15 +93,15 @@ func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
 	}
 }
 
-// The last statement of a closed period contains the lines without a reconciliation, and the adjustments of the last
-// accepted statement.
+// The next statement of a closed period contains the lines without a reconciliation. It repeats the lines with a
+// reconciliation, and the adjustments, that the last accepted statement has.
 func TestTheLinesOfTheLastStatement(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
 	closed.Complete, closed.Closed = false, append(closed.Closed, closed.Closed[0])
 	billedWith(&closed, "3")
 	closed.Closed[1].MeterID = 2
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
 	december := billing.Line{MeterID: 2, Closed: january.Start.AddDate(0, -1, 0), Quantity: metering.Whole(1), Amount: metering.Whole(5), Currency: "USD"}
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{
@@ -113,6 +113,12 @@ func TestTheLinesOfTheLastStatement(t *testing.T) {
 	require.Equal(t, [2]string{"3", "300"}, [2]string{reports[0].Lines[0].Quantity.String(), reports[0].Lines[0].Amount.String()})
 	require.EqualValues(t, 2, reports[0].Lines[0].MeterID)
 	require.Equal(t, december, reports[0].Lines[1])
+
+	compared := billing.Line{MeterID: 1, Usage: metering.Whole(3), Quantity: metering.Whole(1), Amount: metering.Whole(100), Currency: "USD"}
+	f.Statements[0].Lines = append(f.Statements[0].Lines, compared)
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
+	require.Len(t, lines, 3)
+	require.Equal(t, compared, lines[0], "the receiver would otherwise no longer bill it")
 }
 
 // The last statement of a closed period excludes units and amounts that another connection billed with a later period.
@@ -138,7 +144,7 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 		"OfAnotherMeter":       {[]billing.Reported{ofMeter(2, adjusted(first, january, february, "1", "100"))}, "0", [2]string{"3", "300"}, metering.AdjustLate},
 		"WhatIsOnlyReported":   {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "2", [2]string{"0", "0"}, metering.ReportLate},
 	} {
-		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete, f.Reported, f.Settings.LatePolicy = false, c.carried, c.policy
 		f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
 		if late := metering.MustDecimal(c.late); !late.IsZero() {
@@ -217,7 +223,7 @@ func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
 		"WithoutAndCompared":      {func(f *billing.Facts) { f.Connection = nil; billedWith(&f.Stored[0], "2") }, 1},
 		"WithoutAndNothingToBill": {func(f *billing.Facts) { f.Connection, f.Stored[0].Closed[0].Billed = nil, false }, 1},
 	} {
-		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		f.Reported = []billing.Reported{stated(first, january, "3", "300")}
 		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{{
@@ -234,7 +240,7 @@ func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
 func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for usage, known := range map[int64]int{3: 1, 2: 0} {
-		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		lines := billing.NewBooks(f).Plan().Reports[0].Lines
 		lines[0].Usage, lines[0].Quantity, lines[0].Amount = metering.Whole(usage), metering.Whole(usage), metering.Whole(100*usage)

@@ -54,7 +54,7 @@ type check struct {
 	probe    func(context.Context) (state string, err error)
 }
 
-// checks returns all checks. Their states are written to r.
+// checks returns the readiness checks without running them. The state of each check points to its field of r.
 func (s *server) checks(r *Readiness) []check {
 	return []check{
 		{"database", true, &r.Database, s.checkDatabase},

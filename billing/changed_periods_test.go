@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ChangedPeriods returns the open period if a changed price or a recounted meter can change the charge of some usage.
+// A price change, or a recount of a meter, changes the open period if it can change the charge for some usage.
 func TestWhichPricesChangeAPeriod(t *testing.T) {
 	t.Parallel()
 	one := metering.Whole(1)
@@ -54,7 +54,7 @@ func TestWhichPricesChangeAPeriod(t *testing.T) {
 		"CountedAnewAtABasePrice": {base, base, 1, false},
 	} {
 		priced := func(terms billing.Terms) billing.Facts {
-			f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
+			f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
 			f.Prices[1][0].Terms = terms
 			return f
 		}

@@ -64,7 +64,7 @@ func TestWhenAPeriodCloses(t *testing.T) {
 func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 	t.Parallel()
 	ready := func() billing.Facts {
-		f := atReceiver(first, knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
 		f.Usage = []billing.Usage{used(january, "3")}
 		return f
 	}
@@ -140,7 +140,7 @@ func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 // again.
 func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	inDoubt := stated(first, january, "2", "200")
 	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
@@ -328,7 +328,7 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 // watermark.
 func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	refused := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: f.After + 1, State: billing.Rejected, Lines: lines}

@@ -14,7 +14,7 @@ import (
 // On a new connection, statements exclude units that were reported to the previous connection.
 func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "1020")}
 	f.Reported = []billing.Reported{stated(first, january, "1000", "100000")}
 	plan := billing.NewBooks(f).Plan()
@@ -33,7 +33,7 @@ func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 // adjustments billed by the previous connection are excluded.
 func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "105", "5")
 	f.Usage = append(f.Usage, used(february, "1"))
 	f.Reported = []billing.Reported{adjusted(first, january, february, "5", "500")}
@@ -84,7 +84,7 @@ func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
 // A live statement also contains units that were reported in test mode.
 func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Reported = []billing.Reported{counted(january, "7")}
 	require.Equal(t, "3", billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String())
@@ -121,7 +121,7 @@ func TestAPeriodThatClosedInTestModeIsNotBilledLive(t *testing.T) {
 // Late usage of a period that closed live is not billed in test mode. The next live target period bills it.
 func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "105", "5")
 	require.Len(t, billing.NewBooks(f).Adjustments(), 1)
 	f.Connection, f.InTest = &billing.Connection{ID: second, Statements: true}, append(f.InTest, second)
@@ -132,7 +132,7 @@ func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 // mode.
 func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
+	f := withStatementReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	inDoubt := stated(first, january, "10", "1000")
 	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
@@ -152,7 +152,7 @@ func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 // A statement can contain credits, also in a period that a previous connection began to bill in amounts.
 func TestAStatementCreditsWhatWasBilledInAmountsBefore(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))
 	f = withLate(f, january, "1", "-2")
 	late := billing.NewBooks(f).Adjustments()
 	require.Len(t, late, 1)

@@ -363,7 +363,7 @@ func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
 // price counts with the first of them.
 func TestUnitsThatAreBilledAtAnotherPriceAreBilled(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "112")}
 	for _, target := range []string{"mtr_1", "mtr_2"} {
 		r := counted(january, "2")

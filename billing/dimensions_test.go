@@ -76,7 +76,7 @@ func TestBookedLateUsageKeepsItsDimensions(t *testing.T) {
 	line.Events, line.Terms = 5, dimensionTerms(t, "", `{"by":["model"],"prices":[`+
 		`{"match":{"model":["large"]},"model":"percentage","percent":100,"fixed_fee":2},{"match":{"model":["small"]},"overage_rate":1}]}`)
 	line.Dimensions = []billing.DimensionUsage{byGroup("large", "2", 2), byGroup("small", "3", 3)}
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
 	f.Booked = []billing.Booked{{
 		Period: january.Start, MeterID: 1, Events: 8, Units: metering.Whole(9), Charge: metering.Whole(17),
 		Dimensions: []billing.DimensionUsage{byGroup("large", "5", 4), byGroup("small", "4", 4)},
@@ -154,7 +154,7 @@ func TestABreakdownHasSoManyDimensions(t *testing.T) {
 		steps int
 		last  string
 	}{100: {100, "1"}, 101: {101, "1"}, 103: {101, "6"}} {
-		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
 		f.Prices[1][0].Terms = byModel(t, `{"overage_rate":1}`)
 		usage := billing.Usage{Period: february.Start, MeterID: 1}
 		for n := range groups {

@@ -40,8 +40,8 @@ func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 	}
 }
 
-// atReceiver adds a connection to a receiver of statements.
-func atReceiver(at metering.ConnectionID, f billing.Facts) billing.Facts {
+// withStatementReceiver adds a connection to a receiver of statements.
+func withStatementReceiver(at metering.ConnectionID, f billing.Facts) billing.Facts {
 	f.Connection = &billing.Connection{ID: at, Statements: true}
 	return f
 }
@@ -293,7 +293,7 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
 	decided := january.Start.Add(grace + metering.MaxIngestDelay)
-	f := atReceiver(first, knownOf(decided.Add(-time.Microsecond)))
+	f := withStatementReceiver(first, knownOf(decided.Add(-time.Microsecond)))
 	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: december.End.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
 	plan := billing.NewBooks(f).Plan()
@@ -319,12 +319,11 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// Fault 13: the test checks that late usage that was booked as billed stays billed if the late policy
-// changes. Late usage that arrives while the policy is to report it is booked as reported only. A later
-// policy does not bill it.
+// Fault 13: late usage that is booked as billed stays billed after the late policy changes. Late usage that arrives
+// under the policy ReportLate is booked as reported only, and no later policy bills it.
 func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = atBasic(f)
 	f = withLate(f, january, "1100", "1000")
 	plan := billing.NewBooks(f).Plan()
@@ -404,7 +403,7 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 // deleted.
 func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "140", "40")
 	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2)

@@ -181,7 +181,7 @@ func TestTheDescriptionOfLateUsage(t *testing.T) {
 // The older of two open periods bills the late usage.
 func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
+	f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "10", "1000"), billing.Period{Range: february}, billing.Period{Range: march}))
 	f = withLate(f, january, "17", "7")
 	require.Equal(t, "700", billing.NewBooks(f).StatementOf(f.Stored[1]).Lines[0].Amount.String())
@@ -194,7 +194,7 @@ func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "0.5", "0")
 	billedWith(&closed, "0.5")
-	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
+	f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
 	f.Usage = []billing.Usage{used(january, "0.5")}
 	require.Equal(t, "-0.5", billing.NewBooks(f).Adjustments()[0].Quantity.String())
 	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "-50")}
@@ -361,7 +361,7 @@ func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
 		"Refused": {refused, []metering.Range{march}},
 		"ItsOwn":  {stated(first, january, "10", "1000"), []metering.Range{march}},
 	} {
-		f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "10", "1000"), billing.Period{Range: march}))
+		f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "10", "1000"), billing.Period{Range: march}))
 		f.Reported = []billing.Reported{c.reported}
 		require.Equal(t, c.want, billing.NewBooks(f).UsageRanges(), name)
 	}
@@ -461,7 +461,7 @@ func TestAnotherDefinitionChangesNoLateUsageThatHasArrived(t *testing.T) {
 // The breakdown shows units that are only reported, and not billed, even if the base price covers them.
 func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) {
 	t.Parallel()
-	f := atBasic(atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
+	f := atBasic(withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
 	f = withLate(f, january, "60", "10")
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 1, Units: metering.Whole(54), Charge: metering.Whole(10), OnlyReported: metering.Whole(4)}}
 	late := billing.NewBooks(f).Preview()[1]
@@ -475,7 +475,7 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "50", "10")
 	billedWith(&closed, "40")
-	lines := billing.NewBooks(atBasic(atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february})))).Adjustments()
+	lines := billing.NewBooks(atBasic(withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february})))).Adjustments()
 	require.Len(t, lines, 1)
 	require.Equal(t, [2]string{"10", "0"}, [2]string{lines[0].Quantity.String(), lines[0].Amount.String()})
 }

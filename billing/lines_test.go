@@ -48,7 +48,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 		"LateUsages":     {series(func(r *billing.Reported) { r.Late = true }), "10", "1000"},
 		"ItsOwn":         {series(func(r *billing.Reported) { r.Connection = first }), "10", "1000"},
 	} {
-		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+		f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 		f.Usage = []billing.Usage{used(february, "77"), used(january, "10")}
 		f.Reported = []billing.Reported{c.reported}
 		line := billing.NewBooks(f).Plan().Reports[0].Lines[0]
@@ -78,7 +78,7 @@ func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 		r.Standing = billing.Sums{Any: true, Value: decimal(t, c.mayArrive), Added: decimal(t, c.mayArrive), Currency: "USD", Theirs: true}
 		r.Taken = billing.Sums{Any: true, Value: decimal(t, c.arrived), Added: decimal(t, c.arrived), Currency: "USD", Theirs: true}
 		r.Outstanding = c.arrived != c.mayArrive
-		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+		f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 		f.Prices[1][0].Terms = billing.Terms{Model: billing.ModelVolume, Currency: "USD", Tiers: []billing.Tier{upTo("9", "10", "0"), upTo("", "5", "0")}}
 		f.Usage = []billing.Usage{used(january, "12")}
 		f.Reported = []billing.Reported{r}
@@ -90,7 +90,7 @@ func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 // late usage.
 func TestAStatementWithoutAMeter(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f.Meters = append(f.Meters,
 		metering.Meter{ID: 2, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 3, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -129,7 +129,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 // Late usage stays in the target period's statements once it was stated, even if it becomes zero.
 func TestAStatementRepeatsLateUsage(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f = withLate(f, january, "10", "0")
 	require.Len(t, billing.NewBooks(f).Plan().Reports[0].Lines, 1)
 
@@ -175,7 +175,7 @@ func TestCurrencyOf(t *testing.T) {
 // not count.
 func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Meters = append(f.Meters,
 		metering.Meter{ID: 2, Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 3, Version: metering.MeterVersion{Status: metering.Complete}})
@@ -194,7 +194,7 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*billing.Facts)) string {
-		f := atReceiver(first, knownOf(january.Start))
+		f := withStatementReceiver(first, knownOf(january.Start))
 		f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, PlanID: 5}, billing.Price{MeterID: 1, Version: 3, EffectiveFrom: february.Start})
 		change(&f)
 		plan := billing.PlanAt(f.Customer.Plans, january.Start)
@@ -240,7 +240,7 @@ func TestThePriceOfAPlan(t *testing.T) {
 // units at the period's price. The base price counts as billed with the first invoiced unit.
 func TestAStatementBillsWhatTheInvoicesOfOthersLack(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "12")}
 	left := func(amount, invoiced int64) [3]string {
 		r := counted(january, "10")

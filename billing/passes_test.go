@@ -15,7 +15,7 @@ import (
 // has grown since. A statement that the pass itself made is not replaced before the next pass.
 func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	f.Usage = []billing.Usage{used(january, "12")}
@@ -43,7 +43,7 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 // in which the statements are read.
 func TestTheLastStatementCounts(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10"), used(february, "1")}
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1, "the oldest period first")
@@ -67,7 +67,7 @@ func TestTheLastStatementCounts(t *testing.T) {
 // period, a number or the currency of a line changed. A changed meter slug does not make it out of date.
 func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	line := billing.NewBooks(f).Plan().Reports[0].Lines[0]
 	for name, change := range map[string]func(*billing.Line){

@@ -89,7 +89,7 @@ func TestTheCurrencyOfAPreview(t *testing.T) {
 // range.
 func TestAPreviewHasWhatIsLate(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
+	f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
 	f = atBasic(f)
 	f = withLate(f, february, "110", "10")
@@ -105,7 +105,7 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 // PreviewAll lists the meters of several billing schedules by meter ID, and then the late usage of all schedules.
 func TestThePreviewOfSeveralStreams(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
 	other := f
 	other.Stream, other.Feeds = 1, []billing.Feed{{MeterID: 1, Stream: 1, From: january.Start}}

@@ -184,7 +184,7 @@ func (l Linked) Validate(field string) error {
 		}
 		for _, at := range f.laterPrices(m.ID) {
 			if ours, priced := l.ours(m.ID, at); priced && ours.Currency != theirs.Currency() {
-				return metering.Invalid(field, "names a customer whom the provider bills in %s for the meter %s, but the meter's price in Odometer is in %s; set a price in %s first",
+				return metering.Invalid(field, "names a customer that the provider bills in %s for the meter %s, but the meter's price in Odometer is in %s; set a price in %s first",
 					theirs.Currency(), m.Slug, ours.Currency, theirs.Currency())
 			}
 		}

@@ -63,7 +63,7 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 			require.Equal(t, billing.PriceDifference{MeterID: 1, MeterSlug: "calls", Ours: "100 USD for each unit", Theirs: "price_1", First: first}, differences[0], name)
 		}
 		if err := l.Validate("body.billing_provider_id"); c.refused {
-			require.ErrorContains(t, err, "whom the provider bills in EUR for the meter calls, but the meter's price in Odometer is in USD", name)
+			require.ErrorContains(t, err, "a customer that the provider bills in EUR for the meter calls, but the meter's price in Odometer is in USD", name)
 		} else {
 			require.NoError(t, err, name)
 		}

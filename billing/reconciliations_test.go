@@ -390,7 +390,7 @@ func TestAPeriodThatNeedsNoStatementIsReconciled(t *testing.T) {
 		taken := &f.Reported[0].Taken
 		taken.Amount, taken.Currency = metering.Whole(1000), "USD"
 		f.Reported[0].Standing = *taken
-		f = atReceiver(second, f)
+		f = withStatementReceiver(second, f)
 		f.Invoices = []billing.Invoice{renewal(billed)}
 		require.Equal(t, want, reconciledAs(f), billed)
 	}

@@ -129,7 +129,7 @@ func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
 func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	t.Parallel()
 	for restored, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Second: 0} {
-		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		lines := billing.NewBooks(f).Plan().Reports[0].Lines
 		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}}
@@ -157,7 +157,7 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 // closed period is stated once more.
 func TestAClosedPeriodWithAStatementOutstandingAtARestoreIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	f.Epoch = f.Stored[0].ClosedAt.Add(time.Second).Unix()
 	before := f
@@ -200,7 +200,7 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	} {
 		closed := closedAt(january, "3", "300")
 		closed.Closed[0].Scale = new(int32)
-		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		f.Reported = []billing.Reported{counted(january, "3")}
 		f.Epoch = restored.Unix()
@@ -217,7 +217,7 @@ func TestAClosedPeriodWithOnlyARejectedStatementIsStatedOnceMoreAfterARestore(t 
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
 	closed.Closed[0].Scale = new(int32)
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
 	f.Stored[0].Complete = false
 	f.Reported = []billing.Reported{counted(january, "3")}
 	f.Epoch = january.End.Add(grace).Add(time.Second).Unix()
@@ -342,7 +342,7 @@ func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T)
 		}
 		require.Empty(t, want, there)
 		f.Open, f.Reported, f.Unread = nil, []billing.Reported{known}, false // as stored after Forgotten and Lost
-		f = atReceiver(second, f)
+		f = withStatementReceiver(second, f)
 		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), there)
 	}
 }

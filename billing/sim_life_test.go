@@ -500,7 +500,7 @@ func (l *life) closePeriods() int {
 		for _, c := range plans[l.stream].Closings {
 			l.closesAt(c)
 			l.checkClosing(c)
-			l.checkOwnClosing(c)
+			l.checkStandaloneClosing(c)
 			l.ends = append(l.ends, closedText(c.Period.Range, c.Lines))
 		}
 		closed += len(plans[l.stream].Closings)

@@ -221,9 +221,9 @@ func (l *life) closedInOtherMode(p billing.Period) bool {
 	return slices.ContainsFunc(p.Closed, func(line billing.ClosedLine) bool { return line.Billed && line.Test != l.inTest() })
 }
 
-// checkOwnClosing checks that a closing period with a standalone invoice bills all of its charges. If the charges
+// checkStandaloneClosing checks that a closing period with a standalone invoice bills all of its charges. If the charges
 // have several currencies, only those in the tenant's currency must be billed.
-func (l *life) checkOwnClosing(c billing.Closing) {
+func (l *life) checkStandaloneClosing(c billing.Closing) {
 	if !c.Period.IsStandalone() || !l.unsubscribed() || l.sideOf != l.link() {
 		return
 	}

@@ -375,7 +375,7 @@ type place struct {
 func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	var series []billing.Series
 	for _, r := range l.reports {
-		p := r.Kind == billing.QuantityReport && l.reaches(r) && l.isToBeCounted(r.Series)
+		p := r.Kind == billing.QuantityReport && l.reaches(r) && l.hasIncompletePeriod(r.Series)
 		if p && !slices.Contains(series, r.Series) {
 			series = append(series, r.Series)
 		}
@@ -400,9 +400,9 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	return slices.DeleteFunc(open, func(o *place) bool { return len(o.last) == 0 || o.underWay })
 }
 
-// isToBeCounted reports whether the series' period is incomplete. If reports replace earlier ones, it is
+// hasIncompletePeriod reports whether the series' period is incomplete. If reports replace earlier ones, it is
 // enough that any period in the same subscription period is incomplete.
-func (l *ledger) isToBeCounted(s billing.Series) bool {
+func (l *ledger) hasIncompletePeriod(s billing.Series) bool {
 	of := l.period(s.Period)
 	return slices.ContainsFunc(l.periods, func(p billing.Period) bool {
 		together := s.Counting == billing.Replaces && p.Subscription.ID == of.Subscription.ID && p.Subscription.Start.Equal(of.Subscription.Start)

@@ -116,7 +116,7 @@ func verifierText(t *testing.T, files []string) string {
 // usage.
 func statementVector(t *testing.T, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 12))
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
 	f.Stored[0].ClosedAt = new(february.Start.Add(grace))
 	f.LateMonths = []metering.Range{january}
 	f.Meters = nil
@@ -199,7 +199,7 @@ func statementExamples(t *testing.T) (bodies [][]byte) {
 		{name: "late trial", terms: percentage, usage: billing.Measured{Units: d("20"), Events: 3}, closed: &billing.ClosedLine{Usage: d("50"), Events: 2, Trial: true}},
 	} {
 		require.NoError(t, e.terms.Validate(), e.name)
-		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
+		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
 		f.Stored[0].ClosedAt = new(february.Start.Add(grace))
 		f.Prices[1] = []billing.Price{{MeterID: 1, Version: 1, Terms: e.terms}}
 		used := billing.Usage{Period: february.Start, MeterID: 1, Total: e.usage.Units, Events: e.usage.Events, Dimensions: e.usage.Dimensions}

@@ -55,7 +55,7 @@ func TestTheStateOfAPeriod(t *testing.T) {
 // amounts of two connections are added up.
 func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(second, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "3", "300"), billing.Period{Range: march}))
+	f := withStatementReceiver(second, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "3", "300"), billing.Period{Range: march}))
 	f = withLate(f, january, "18", "8")
 	f.Reported = []billing.Reported{
 		adjusted(first, january, february, "5", "500"), adjusted(second, january, february, "2", "200"), adjusted(second, january, march, "1", "100"),
@@ -78,7 +78,7 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 // An adjustment with a currency that differs from the meter's line has a separate total.
 func TestTotalsAreByCurrency(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f = withLate(f, january, "17", "7")
 	f.Usage = append(f.Usage, used(february, "2"))
 	totals := func() (all []string) {

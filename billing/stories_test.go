@@ -199,7 +199,7 @@ func TestStoryTheCustomerMovesToAnotherAccount(t *testing.T) {
 func TestStoryAWebhookReceiverIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
-	s.Facts = atReceiver(first, s.Facts)
+	s.Facts = withStatementReceiver(first, s.Facts)
 	s.Side, s.Stored = nil, []billing.Period{{Range: january}}
 	s.uses(day(time.January, 10), january, "100")
 	require.Equal(t, "100 units, 200 USD", s.statement())
@@ -269,7 +269,7 @@ func TestStoryARestoredBackup(t *testing.T) {
 func TestStoryAPriceChangesWithinAPeriod(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
-	s.Facts = atReceiver(first, s.Facts)
+	s.Facts = withStatementReceiver(first, s.Facts)
 	s.Side, s.Stored = nil, []billing.Period{{Range: january}}
 	s.Prices[1] = append(s.Prices[1], billing.Price{
 		MeterID: 1, Version: 2, EffectiveFrom: day(time.January, 15), Terms: billing.Terms{OverageRate: metering.Whole(3), Currency: "USD"},

@@ -430,7 +430,7 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	require.Equal(t, []billing.Followed{{Connection: first, Subscription: "sub_3", Stream: 2}}, billing.Regroup(streams).Followed, "it has none of its meters")
 
 	streams = ended()
-	streams[0] = atReceiver(first, streams[0])
+	streams[0] = withStatementReceiver(first, streams[0])
 	streams[0].Side = nil
 	require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}, billing.Regroup(streams).Feeds, "a receiver of statements is sent one stream")
 }
@@ -438,7 +438,7 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 // The late usage of a billing schedule is stated, even if no meter feeds the schedule any more.
 func TestLateUsageOfAStreamThatNoMeterFeedsIsStated(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = withLate(atBasic(f), january, "1100", "1000")
 	f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: february.Start}}
 	reports := billing.NewBooks(f).Plan().Reports

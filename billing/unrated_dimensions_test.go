@@ -33,7 +33,7 @@ func TestUsageThatNoPriceByDimensionCharges(t *testing.T) {
 		"WithoutSuchUsage":   {"null", func(f *billing.Facts) { f.Usage[0].Dimensions = f.Usage[0].Dimensions[1:] }, true, false},
 		"BeforeTheFirstOnes": {"null", func(f *billing.Facts) { f.Customer.BillingStartsAt, f.Stored = &march.Start, nil }, true, false},
 	} {
-		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
 		f.Prices[1][0].Terms = byModel(t, c.otherwise)
 		f.Usage = []billing.Usage{{
 			Period: february.Start, MeterID: 1, Total: metering.Whole(5), Events: 4,

@@ -67,7 +67,7 @@ func TestWhatAProviderKnows(t *testing.T) {
 // periods before the statement is accepted.
 func TestWhatAReceiverKnows(t *testing.T) {
 	t.Parallel()
-	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 1), billing.Period{Range: january}, billing.Period{Range: february}))
+	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 1), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Counted = []billing.EventCount{{Period: february.Start, Events: 7}, {Period: january.Start, Events: 4}}
 	plan := billing.NewBooks(f).Plan()

@@ -38,9 +38,9 @@ func (w *watcher) firedFor() (customers []string) {
 	return customers
 }
 
-// breakLink stores a billing link with invalid destinations. Until the link is deleted, the evaluation of the biller's
+// insertInvalidBillingLink stores a billing link with invalid destinations. Until the link is deleted, the evaluation of the biller's
 // customer fails.
-func (w *watcher) breakLink() {
+func (w *watcher) insertInvalidBillingLink() {
 	w.Helper()
 	w.exec(`
 		insert into billing_links (tenant_id, customer_id, connection_id, provider_customer, subscription, destinations, read_at)
@@ -65,7 +65,7 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 		for evaluator.Pass() {
 		}
 	}
-	w.breakLink()
+	w.insertInvalidBillingLink()
 	w.sendAll("10", "acme", "b", "c", "d", "e", "f")
 	second.sendAll("10", "acme")
 	evaluator.Pass()
@@ -102,7 +102,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 		}
 	}
 	all()
-	w.breakLink()
+	w.insertInvalidBillingLink()
 	w.sendAll("10", "acme")
 	all()
 	require.Equal(t, 1, failures)
@@ -126,7 +126,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 	all()
 	require.Equal(t, 9, failures)
 	require.Contains(t, w.firedFor(), "acme", "no crossing is lost")
-	w.breakLink()
+	w.insertInvalidBillingLink()
 	w.sendAll("1", "acme")
 	all()
 	w.now = w.now.Add(time.Minute)

@@ -281,7 +281,7 @@ func (c *cutter) serve() {
 		}
 		go c.pass(client, server, func(last []byte) {
 			client.Close()
-			time.Sleep(30 * time.Millisecond) // the last bytes are still in transit
+			time.Sleep(30 * time.Millisecond) // network delay: the server receives the last bytes after the client has closed its connection
 			_, _ = server.Write(last)
 		})
 		go c.pass(server, client, func([]byte) {})

@@ -215,7 +215,7 @@ func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
 
 	s.useProvider(s.farEnd.url)
 	s.use("1")
-	s.synced() // a webhook has nothing to read
+	s.synced() // a webhook provider stores no customer state, so no ReadProvider runs
 	requireActivities("BeginSync", "PlanReports", "SendReport", "FinishSync")
 }
 

@@ -358,7 +358,7 @@ func PriceVersions(ctx context.Context, q pg.Querier, tenant metering.TenantID) 
 	return byMeter, pg.Coded(err)
 }
 
-// auditedPrice returns the price with its terms exactly as stored.
+// auditedPrice returns the fields of an audit entry about the price. Its terms are exactly as stored.
 func auditedPrice(p billing.Price) audit.Fields {
 	fields := audit.Fields{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
 	if !p.Inherits {

@@ -51,7 +51,7 @@ func applyMigrations(ctx context.Context, pool *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	if err := refuseOther(ctx, pool, digests); err != nil {
+	if err := checkAppliedMigrations(ctx, pool, digests); err != nil {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files)

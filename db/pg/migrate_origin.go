@@ -25,8 +25,9 @@ func (e *OtherSchemaError) Error() string {
 		"Nothing was changed. Use that version; or, in development, delete the data with make clean-dev", e.Migration, what)
 }
 
-// refuseOther returns an OtherSchemaError if digests does not have the number and digest of an applied migration.
-func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
+// checkAppliedMigrations returns an OtherSchemaError if digests does not have the number and digest of an applied
+// migration.
+func checkAppliedMigrations(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("read the applied migrations: %w", Coded(err))

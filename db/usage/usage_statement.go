@@ -18,12 +18,12 @@ import (
 // splits each range into parts, one or more per source. No other code reads usage from the rollups, so that
 // their schema can change.
 type usageStatement struct {
-	Args   pgx.NamedArgs
-	all    bool               // read each customer's usage, and the whole tenant's
-	some   bool               // read each customer's usage in the ranges of that customer
-	whole  bool               // read the whole tenant's usage
-	zones  map[string][]int64 // the meter versions of each time zone
-	places [4]rangeParts
+	Args    pgx.NamedArgs
+	all     bool               // read each customer's usage, and the whole tenant's
+	some    bool               // read each customer's usage in the ranges of that customer
+	whole   bool               // read the whole tenant's usage
+	zones   map[string][]int64 // the meter versions of each time zone
+	sources [4]rangeParts
 
 	Selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and the versions that are read by group
 	grouped   bool                            // whether rows of measured events have their group
@@ -39,18 +39,19 @@ type rangeParts struct {
 	customers   [][]int64 // the customers to read, if usageStatement.some is set
 }
 
-// place is a source of usage.
-type place int
+// usageSource is where a statement reads usage from.
+type usageSource int
 
 const (
-	monthly place = iota
+	monthly usageSource = iota
 	hourly
 	raw      // events of versions that count each event with its value
 	Measured // events that MeterVersion.Measure has to measure
 )
 
-// rollup returns the rollup table of a place, and the SQL column with the start of a row's hour or month.
-func (p place) rollup() (table, start string) {
+// rollup returns the rollup table of the monthly or hourly source, and the column with the start of a row's month or
+// hour. The other sources have no rollup.
+func (p usageSource) rollup() (table, start string) {
 	if p == monthly {
 		return "usage_monthly", "u.month"
 	}
@@ -172,11 +173,11 @@ func wholeHours(span metering.Span) metering.Range {
 	return all
 }
 
-func (s *usageStatement) Part(in place, no int, r metering.Range, versions []int64) {
+func (s *usageStatement) Part(in usageSource, no int, r metering.Range, versions []int64) {
 	if r.Empty() || len(versions) == 0 {
 		return
 	}
-	p := &s.places[in]
+	p := &s.sources[in]
 	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
 	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.Customers)
 }
@@ -187,31 +188,31 @@ func (s *usageStatement) Part(in place, no int, r metering.Range, versions []int
 // Rows reads the events in Measured through q. The caller executes the SQL in q too, which must be a repeatable-read
 // transaction.
 func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error) {
-	places := s.wholeParts()
-	if len(s.places[raw].from) > 0 {
-		places = append(places, s.events())
+	tables := s.wholeParts()
+	if len(s.sources[raw].from) > 0 {
+		tables = append(tables, s.events())
 	}
-	if len(s.places[Measured].from) > 0 {
+	if len(s.sources[Measured].from) > 0 {
 		tallies, err := s.Measure(ctx, q)
 		if err != nil {
 			return "", err
 		}
 		sql, args := MeasuredRows("measured", tallies)
 		maps.Copy(s.Args, args)
-		places = append(places, sql)
+		tables = append(tables, sql)
 	}
-	return s.Table(places), nil
+	return s.Table(tables), nil
 }
 
 // rowsInOrder returns a SQL table expression with the same rows as wholeRows, for queries of the first rows by group
 // and start. It reads each part separately, so that the database reads rows in the order of the index and stops early.
 func (s *usageStatement) rowsInOrder() string {
 	var parts []string
-	for _, p := range []place{monthly, hourly} {
+	for _, p := range []usageSource{monthly, hourly} {
 		rollup, start := p.rollup()
-		for i, from := range s.places[p].from {
+		for i, from := range s.sources[p].from {
 			name := fmt.Sprintf("part%d", len(parts))
-			s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = from, s.places[p].until[i], s.places[p].versions[i]
+			s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = from, s.sources[p].until[i], s.sources[p].versions[i]
 			for _, table := range []string{rollup, unfolded} {
 				parts = append(parts, fmt.Sprintf(`
 					select %d, %s
@@ -219,7 +220,7 @@ func (s *usageStatement) rowsInOrder() string {
 					where %s
 					  and u.meter_version_id = any(@%[5]s_versions::bigint[])
 					  and %[6]s >= @%[5]s_from
-					  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u")+s.transactions(table), name, start))
+					  and %[6]s < @%[5]s_until`, s.sources[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u")+s.transactions(table), name, start))
 			}
 		}
 	}
@@ -230,8 +231,8 @@ func (s *usageStatement) rowsInOrder() string {
 func (s *usageStatement) wholeRows() string { return s.Table(s.wholeParts()) }
 
 func (s *usageStatement) wholeParts() (parts []string) {
-	for _, p := range []place{monthly, hourly} {
-		if len(s.places[p].from) > 0 {
+	for _, p := range []usageSource{monthly, hourly} {
+		if len(s.sources[p].from) > 0 {
 			parts = append(parts, s.joined(p)...)
 		}
 	}
@@ -254,7 +255,7 @@ func rollupColumns(start string) string {
 // joined returns the SQL of a rollup's rows in its parts, and of the usage that is not merged into the
 // rollup yet. "offset 0" makes the database read each part separately. A join would also read the rows
 // between the parts, which are most of a long range.
-func (s *usageStatement) joined(p place) []string {
+func (s *usageStatement) joined(p usageSource) []string {
 	rollup, start := p.rollup()
 	parts, bounds := s.unnest(p), s.bounds(p, start)
 	inPart := `u.meter_version_id = any(x.versions) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at`
@@ -284,9 +285,9 @@ func (s *usageStatement) events() string {
 	return s.eventsIn(raw, `x.no, `+customer+`, g.id, null::uuid, x.from_at, `+eventTally)
 }
 
-// eventsIn returns the SQL that selects columns of events. It joins the events e in the parts x of a place
+// eventsIn returns the SQL that selects columns of events. It joins the events e in the parts x of a source
 // with the versions g that count their type. As in joined, the database reads each part separately.
-func (s *usageStatement) eventsIn(p place, columns string) string {
+func (s *usageStatement) eventsIn(p usageSource, columns string) string {
 	return `
 		select ` + columns + `
 		from ` + s.unnest(p) + `
@@ -308,7 +309,7 @@ type MeasuredKey struct {
 	group    metering.GroupID // zero if groups are not read
 }
 
-// Measure reads the events of the place Measured, evaluates MeterVersion.Measure for each, and returns their
+// Measure reads the events of the source Measured, evaluates MeterVersion.Measure for each, and returns their
 // tallies.
 func (s *usageStatement) Measure(ctx context.Context, q pg.Querier) (map[MeasuredKey]*Tally, error) {
 	rows, err := q.Query(ctx, s.eventsIn(Measured, `x.no, e.customer_id, g.id, x.from_at, e.value, e.properties, e.erased is not null, l.late`), s.Args)
@@ -417,11 +418,11 @@ func addedOf(u string) string {
 	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
 }
 
-// unnest returns a place's parts as a table x. The arrays of a part are passed as texts, because SQL
+// unnest returns a source's parts as a table x. The arrays of a part are passed as texts, because SQL
 // has no arrays of arrays that differ in length. "offset 0" makes the database parse each array once, and
 // not once per row that is compared with it.
-func (s *usageStatement) unnest(p place) string {
-	parts, name := s.places[p], s.argument(p)
+func (s *usageStatement) unnest(p usageSource) string {
+	parts, name := s.sources[p], s.argument(p)
 	s.Args[name+"_no"], s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
 	customers, column, parsed := "", "", ""
 	if s.some {
@@ -434,13 +435,13 @@ func (s *usageStatement) unnest(p place) string {
 		  offset 0) x`, name, customers, column, parsed)
 }
 
-// argument returns the prefix of the names of a place's arguments. A statement of NewStatementOfSome has another
+// argument returns the prefix of the names of a source's arguments. A statement of NewStatementOfSome has another
 // prefix, so that its SQL and arguments can be part of another statement.
-func (s *usageStatement) argument(p place) string {
+func (s *usageStatement) argument(p usageSource) string {
 	if s.some {
 		return fmt.Sprintf("some%d", p)
 	}
-	return fmt.Sprintf("place%d", p)
+	return fmt.Sprintf("source%d", p)
 }
 
 // arrays returns the text of each slice as a SQL array.
@@ -452,11 +453,11 @@ func arrays(of [][]int64) []string {
 	return texts
 }
 
-// bounds returns the SQL condition for the range from the first to the last part of a place. It lets the
+// bounds returns the SQL condition for the range from the first to the last part of a source. It lets the
 // database skip chunks outside the range.
-func (s *usageStatement) bounds(p place, at string) string {
+func (s *usageStatement) bounds(p usageSource, at string) string {
 	var least, most time.Time
-	if parts := s.places[p]; len(parts.from) > 0 {
+	if parts := s.sources[p]; len(parts.from) > 0 {
 		least, most = slices.MinFunc(parts.from, time.Time.Compare), slices.MaxFunc(parts.until, time.Time.Compare)
 	}
 	name := s.argument(p)

@@ -251,7 +251,7 @@ var (
 	sqlWord    = regexp.MustCompile(`(?m)^  ([a-z_]+)|[a-z]+(?:_[a-z]+)+`)
 )
 
-// inSQL returns the retired words in names of several words, and in the first name of each indented line,
+// inSQL returns the retired words in snake_case names, and in the first name of each line that is indented by two spaces,
 // usually a column.
 func inSQL(t *testing.T, path string) (found []string) {
 	t.Helper()

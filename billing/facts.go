@@ -65,6 +65,23 @@ type EarlyEvents struct {
 	IngestedAt time.Time // time at which the first of the events was ingested
 }
 
+// Bills reports whether the tenant has a billing provider or any price. A tenant with neither only meters usage, and
+// none of that usage is treated as unrated.
+func (f Facts) Bills() bool { return f.Connection != nil || f.HasPrices() }
+
+// HasPrices reports whether any meter, plan or customer of the tenant has a price.
+func (f Facts) HasPrices() bool {
+	if f.OwnPriced {
+		return true
+	}
+	for _, versions := range f.Prices {
+		if len(versions) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Settings holds the tenant's billing settings.
 type Settings struct {
 	Timezone   *time.Location // time zone of the calendar months that are the periods of customers without a subscription

@@ -68,23 +68,6 @@ type UnratedFacts struct {
 	Since       time.Time  // start of a calendar month; periods that ended by then are skipped
 }
 
-// Bills reports whether the tenant has a billing provider or any price. A tenant with neither only meters usage, and
-// none of that usage is treated as unrated.
-func (f Facts) Bills() bool { return f.Connection != nil || f.HasPrices() }
-
-// HasPrices reports whether any meter, plan or customer of the tenant has a price.
-func (f Facts) HasPrices() bool {
-	if f.OwnPriced {
-		return true
-	}
-	for _, versions := range f.Prices {
-		if len(versions) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Periods returns the periods that can have unrated usage:
 //   - for billing schedule 0, the calendar months from Since to the first billing period
 //   - the open billing periods in which a meter is unrated or has a price by dimension

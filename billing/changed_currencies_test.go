@@ -11,7 +11,7 @@ import (
 )
 
 // currencyCase is a change of a customer's facts. Before the change, the meters 1 and 2 have prices in EUR from the
-// beginning, plan 1 has a price of meter 1 in USD, and meter 4 is free.
+// beginning, plan 1 has a price of meter 1 in USD, and meter 4 has a free price in JPY.
 type currencyCase struct {
 	subscription string // currency of the subscription; "": the customer has none
 	statements   bool   // the connection receives statements, which can have several currencies
@@ -76,7 +76,7 @@ func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
 				f.Prices = map[metering.MeterID][]billing.Price{
 					1: {inCurrency("EUR", billing.Price{}), inCurrency("USD", billing.Price{PlanID: 1})},
 					2: {inCurrency("EUR", billing.Price{MeterID: 2})},
-					4: {{MeterID: 4, Version: 1, Terms: billing.Terms{Currency: "EUR"}}},
+					4: {{MeterID: 4, Version: 1, Terms: billing.Terms{Currency: "JPY"}}},
 				}
 				f.Prices[1][0].Version, f.Prices[1][1].Version = 1, 2
 				return f

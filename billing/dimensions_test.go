@@ -169,3 +169,19 @@ func TestABreakdownHasSoManyDimensions(t *testing.T) {
 		require.Equal(t, groups > 100, parts[len(parts)-1].Dimension == nil)
 	}
 }
+
+// Usage is subtracted in total and by dimension values. Values with no units and events left are omitted.
+func TestUsageIsSubtractedByDimension(t *testing.T) {
+	t.Parallel()
+	used := func(units, events int64, by ...billing.DimensionUsage) billing.Measured {
+		return billing.Measured{Units: metering.Whole(units), Events: events, Dimensions: by}
+	}
+	of := func(model string, units, events int64) billing.DimensionUsage {
+		return billing.DimensionUsage{Key: []byte(`{"model":"` + model + `"}`), Units: metering.Whole(units), Events: events}
+	}
+	subtracted := used(5, 3, of("large", 1, 1), of("small", 4, 2))
+	left := used(12, 7, of("large", 8, 5), of("small", 4, 2)).Sub(subtracted)
+	require.Equal(t, "7 4", left.Units.String()+" "+strconv.FormatInt(left.Events, 10))
+	require.True(t, slices.EqualFunc(left.Dimensions, []billing.DimensionUsage{of("large", 7, 4)}, billing.DimensionUsage.Equal), "%v", left.Dimensions)
+	require.Equal(t, int64(1), subtracted.Dimensions[0].Events, "the subtrahend is unchanged")
+}

@@ -64,8 +64,8 @@ func TestADescriptionIsShort(t *testing.T) {
 		}
 		tiers = append(tiers, tier)
 	}
-	terms := billing.Terms{Currency: "USD", Model: billing.ModelGraduated, Tiers: tiers[95:]}
-	require.NotContains(t, terms.String(), "more", "five tiers are listed")
+	terms := billing.Terms{Currency: "USD", Model: billing.ModelGraduated, Tiers: tiers[94:]}
+	require.NotContains(t, terms.String(), "more", "five tiers and the last one are listed")
 	terms.Tiers = tiers
 	for n := range terms.Tiers {
 		terms.Tiers[n].FlatFee = metering.Decimal{}
@@ -88,4 +88,37 @@ func TestADescriptionIsShort(t *testing.T) {
 	require.Less(t, len(whole.String()), 10_000)
 	require.Contains(t, whole.String(), " or 96 more values and b ")
 	require.True(t, strings.HasSuffix(whole.String(), "beyond: 99 USD for each unit | 96 more prices | otherwise: no price)"), whole.String()[len(whole.String())-200:])
+}
+
+// A name of 40 characters is shown whole. A longer name is cut after 40 characters.
+func TestDescriptionShortensLongNames(t *testing.T) {
+	t.Parallel()
+	for name, shown := range map[string]string{strings.Repeat("é", 40): strings.Repeat("é", 40), strings.Repeat("é", 41): strings.Repeat("é", 40) + "…"} {
+		match := map[string][]metering.Scalar{name: {metering.ParseScalar([]byte(`"a"`))}}
+		d := &billing.Dimensions{By: []string{name}, Prices: []billing.DimensionPrice{{Match: match, Rate: billing.RateOf(billing.Terms{Currency: "USD", OverageRate: metering.Whole(1)})}}}
+		require.Contains(t, billing.Terms{Currency: "USD", Dimensions: d}.String(), shown+` "a":`)
+	}
+}
+
+// Terms can have MaxTermsBytes bytes as JSON, and no more.
+func TestTermsHaveAtMostTheirBytes(t *testing.T) {
+	t.Parallel()
+	with := func(bytes int) billing.Terms {
+		d := &billing.Dimensions{By: []string{"a"}}
+		for n := range 75 {
+			value := fmt.Sprintf("%q", fmt.Sprintf("%03d-", n)+strings.Repeat("x", 835))
+			if n == 74 {
+				value = fmt.Sprintf("%q", "074-"+strings.Repeat("x", bytes))
+			}
+			d.Prices = append(d.Prices, billing.DimensionPrice{
+				Match: map[string][]metering.Scalar{"a": {metering.ParseScalar([]byte(value))}},
+				Rate:  billing.RateOf(billing.Terms{Currency: "USD", OverageRate: metering.Whole(1)}),
+			})
+		}
+		return billing.Terms{Currency: "USD", Dimensions: d}
+	}
+	rest := billing.MaxTermsBytes - len(with(0).JSON())
+	require.Len(t, with(rest).JSON(), billing.MaxTermsBytes)
+	require.NoError(t, with(rest).Validate())
+	require.ErrorContains(t, with(rest+1).Validate(), "the price has 65537 bytes as JSON, and at most 65536 are allowed")
 }

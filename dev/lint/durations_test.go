@@ -51,7 +51,7 @@ var durationsAllowed = map[string]string{
 	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Minute)":               "an example for readers",
 	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
 	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
-	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // the last bytes are still in transit":       "a network that is slow",
+	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // network delay: the server receives the last bytes after the client has closed its connection":       "a network that is slow",
 	"worker/kill_test.go: // a random delay before the kill":                                           "the crash comes at a random time",
 	"worker/kill_test.go: deadline := time.After(atMost)":                                              "the crash comes then at the latest",
 }

@@ -45,15 +45,15 @@ var durationsAllowed = map[string]string{
 	"providers/stripe/contract_test.go: <-time.After(c.pause)":             "Stripe limits its callers",
 
 	// A timeout or pause that the test needs on every machine.
-	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
-	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
-	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",
-	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Minute)":               "an example for readers",
-	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
-	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
-	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // network delay: the server receives the last bytes after the client has closed its connection":       "a network that is slow",
-	"worker/kill_test.go: // a random delay before the kill":                                           "the crash comes at a random time",
-	"worker/kill_test.go: deadline := time.After(atMost)":                                              "the crash comes then at the latest",
+	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":                                                       "the call outlasts it",
+	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":                                                    "the call outlasts it",
+	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":                                                        "the client's own timeout",
+	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Minute)":                                                                  "an example for readers",
+	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                                                                     "the call may be cut off at any point",
+	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                                                                   "a receiver that is slower than a heartbeat",
+	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // network delay: the server receives the last bytes after the client has closed its connection": "a network that is slow",
+	"worker/kill_test.go: // a random delay before the kill":                                                                                              "the crash comes at a random time",
+	"worker/kill_test.go: deadline := time.After(atMost)":                                                                                                 "the crash comes then at the latest",
 }
 
 func TestTestsAssertNoMeasuredDuration(t *testing.T) {

@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -539,5 +540,24 @@ func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 		f.Reported[0] = charged
 		note()
 		require.Equal(t, want, made, units)
+	}
+}
+
+// Plans read the usage of a complete period as long as its late usage was recounted, even if only the units or only the
+// number of events differ.
+func TestUsageOfRecountedPeriodIsRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		difference billing.Measured
+		read       bool
+	}{
+		"units":      {billing.Measured{Units: metering.Whole(5)}, true},
+		"events":     {billing.Measured{Events: 2}, true},
+		"dimensions": {billing.Measured{Dimensions: []billing.DimensionUsage{byGroup("large", "2", 2)}}, true},
+		"none":       {billing.Measured{}, false},
+	} {
+		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "0", "0"), billing.Period{Range: february}))
+		f.Stored[0].Closed[0].LateDifference = c.difference
+		require.Equal(t, c.read, slices.Contains(billing.NewBooks(f).UsageRanges(), january), name)
 	}
 }

@@ -115,6 +115,8 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 //   - The provider's totals were not read since the last restore.
 //   - A series of the line is on no final invoice, and may still get on one.
 //   - The period's last invoice is not final, and may still bill the line.
+//   - The connection uses statements, and no final invoice bills the period. The facts then lack the statements of the
+//     period.
 //   - No charge was reported, and the line's charge is 0.
 func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
@@ -138,7 +140,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.totalsIn(map[metering.MeterID]seriesTotals{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	return r, charged && (final || p.IsStandalone() && p.pending() && !p.Subscription.Invoiced)
+	return r, charged && (final || p.IsStandalone() && p.pending() && !p.Subscription.Invoiced && !b.Connection.Statements)
 }
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.

@@ -549,3 +549,22 @@ func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
 	f.Stored[0].Subscription = billing.Subscription{Invoiced: true}
 	require.False(t, billing.Periods(f)[0].Subscription.Invoiced, "that was of no invoice of ours")
 }
+
+// If a receiver of statements replaces a provider before a standalone period closes, the receiver has the closed total.
+// Without a final invoice, the period is not reconciled, because the facts lack the receiver's lines. It is complete, and
+// no later period bills it again.
+func TestStandalonePeriodOfReceiverIsNotReconciledWithoutInvoice(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "3", "300")
+	closed.Complete, closed.Bills, closed.Closed[0].Bills = false, metering.BillsAmounts, metering.BillsAmounts
+	closed.Subscription = billing.Subscription{ID: billing.OwnInvoice, Range: january, Connection: first}
+	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february}))
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{{
+		MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
+		Quantity: metering.Whole(3), Amount: metering.Whole(300),
+	}}}}
+	plan := billing.NewBooks(f).Plan()
+	require.Empty(t, plan.Reconciled)
+	require.Empty(t, billing.NewBooks(f).Adjustments())
+	require.Len(t, plan.Complete, 1)
+}

@@ -205,6 +205,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		}
 	}
 	f.Open, f.Invoices, f.Statements = l.open(), l.unreconciled(), l.statements()
+	f.Reported = slices.DeleteFunc(f.Reported, func(r billing.Reported) bool { return l.isUnreadStatement(r, f.Invoices) })
 	f.Finalized = l.finalized()
 	for _, of := range l.streams {
 		if of.stream != l.stream {
@@ -220,6 +221,15 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		f.Hours = l.hours(periods, windowed)
 	}
 	return f
+}
+
+// isUnreadStatement reports whether the facts lack a series of statements. They lack the lines of statements to the
+// current connection if no invoice of the period is read.
+func (l *ledger) isUnreadStatement(r billing.Reported, read []billing.Invoice) bool {
+	if r.Kind != billing.StatementReport || r.Late || l.connection == nil || r.Connection != l.connection.ID {
+		return false
+	}
+	return !slices.ContainsFunc(read, func(i billing.Invoice) bool { return !i.Period.Intersect(r.Window).Empty() })
 }
 
 // link identifies the current connection and the customer there. The stored side is valid only if it was read for

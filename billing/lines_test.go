@@ -109,7 +109,6 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	require.Len(t, taken, 3)
 	refused := []billing.Line{taken[0], taken[1], taken[2]}
 	refused[0].Usage = metering.Whole(100)
-	taken[0].MeterSlug = "calls before"
 	f.Statements = []billing.Sent{
 		{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: taken},
 		{ID: uuid.UUID{2}, Period: february.Start, Number: 2, State: billing.Rejected, Lines: refused},
@@ -121,7 +120,6 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	lines := plan.Reports[0].Lines
 	require.Len(t, lines, 3)
 	require.Equal(t, "3", lines[0].Usage.String())
-	require.Equal(t, "calls", lines[0].MeterSlug)
 	require.Equal(t, "12", lines[2].Usage.String())
 	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedBackfilling}}}, plan.Excluded)
 }

@@ -92,8 +92,8 @@ func (p *planner) scheduleReplan() {
 func (p *planner) changesSubscription() bool {
 	return slices.ContainsFunc(p.Stored, func(s Period) bool {
 		return slices.ContainsFunc(p.periods, func(period Period) bool {
-			of, former := period.Subscription, s.Subscription
-			return s.Start.Equal(period.Start) && (of.ID != former.ID || !of.Start.Equal(former.Start))
+			planned, stored := period.Subscription, s.Subscription
+			return s.Start.Equal(period.Start) && (planned.ID != stored.ID || !planned.Start.Equal(stored.Start))
 		})
 	})
 }
@@ -309,9 +309,7 @@ func (p *planner) keepAcceptedLines(lines, accepted []Line) (kept []Line, exclud
 			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExclusionReason{Code: ExcludedByOperator}})
 			continue
 		}
-		last := accepted[i]
-		last.MeterSlug = l.MeterSlug
-		kept = append(kept, last)
+		kept = append(kept, accepted[i])
 	}
 	return kept, excluded
 }

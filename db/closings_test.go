@@ -603,3 +603,14 @@ func (b *biller) bookings() []string {
 	require.NoError(b, err)
 	return booked
 }
+
+// A statement can repeat lines of the last accepted one. The facts therefore contain the slugs of their meters.
+func TestFactsNameMetersOfAcceptedLines(t *testing.T) {
+	t.Parallel()
+	b, _ := newOldBiller(t)
+	b.use("1000")
+	b.accept()
+	accepted := b.facts().Statements
+	require.Len(t, accepted, 1)
+	require.Equal(t, "api-calls", accepted[0].Lines[0].MeterSlug)
+}

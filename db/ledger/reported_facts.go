@@ -223,7 +223,7 @@ func reportedFields(s *billing.Reported) []any {
 }
 
 var selectSentLines = `
-	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, x.decided_at, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
+	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, x.decided_at, l.meter_id, coalesce(m.slug, ''), case l.component when 'adjustment' then c.starts_at end,
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
@@ -249,6 +249,7 @@ var selectSentLines = `
 	   limit 1)) x
 	join billing_report_lines l on l.tenant_id = s.tenant_id and l.report_id = x.id
 	join billing_periods c on c.tenant_id = d.tenant_id and c.customer_id = d.customer_id and c.id = l.period_id
+	left join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 	where d.tenant_id = @tenant
 	  and d.customer_id = @customer
 	  and d.connection_id = @connection
@@ -261,7 +262,7 @@ type sentLine struct {
 
 func scanSentLine(row pgx.CollectableRow) (l sentLine, err error) {
 	var decided, closed *time.Time
-	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.Epoch, &l.sent.State, &decided, &l.MeterID, &closed,
+	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.Epoch, &l.sent.State, &decided, &l.MeterID, &l.MeterSlug, &closed,
 		&l.Usage, &l.Events, &l.Quantity, &l.PriceVersion, &l.UnitPrice, &l.Charge, &l.Amount, &l.Currency)
 	if decided != nil {
 		l.sent.DecidedAt = *decided

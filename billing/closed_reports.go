@@ -72,9 +72,9 @@ func (b *Books) atLeast() *Books {
 	return &least
 }
 
-// lastLines returns the lines of the next statement of a closed period. It repeats the lines of meters that have nothing
-// to report, and in late the adjustments, as the last accepted statement has them: the next statement replaces that one.
-// lastLines returns no lines if the period is fully billed, or if an accepted statement already contains all lines.
+// lastLines returns the lines of the next statement of a closed period. The next statement replaces the last accepted
+// one. It therefore repeats the accepted adjustments, and the accepted lines of meters with nothing to report. lastLines
+// returns no lines if the period is fully billed, or if an accepted statement already contains all lines.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
 	isReported := func(l *ClosedLine) bool { return l.phase == phaseReported }
 	if !containsAny(period.Closed, isReported) || !p.lacks(period) {

@@ -28,13 +28,13 @@ type phaseFacts struct {
 	period Period
 }
 
-// phases is the table of phases. The first row with conditions that are met decides the phase of a closed line.
+// phases is the table of phases. The first row that applies to a closed line decides its phase.
 // docs/billing.md contains a copy, which TestTheDecisionTablesAreDocumented compares with it.
 var phases = []struct {
-	when     string // the condition, in words
-	phase    phase
-	ofPeriod func(phaseFacts) bool              // nil: any period
-	ofLine   func(phaseFacts, *ClosedLine) bool // nil: any line
+	when            string // the condition, in words
+	phase           phase
+	appliesToPeriod func(phaseFacts) bool              // nil: any period
+	appliesToLine   func(phaseFacts, *ClosedLine) bool // nil: any line
 }{
 	{"No provider bills the line.", phaseNotBilled, nil, func(_ phaseFacts, l *ClosedLine) bool { return !l.Billed }},
 	{"Final invoices were compared with the line.", phaseCompared, nil, func(_ phaseFacts, l *ClosedLine) bool { return l.Reconciled != nil }},
@@ -70,11 +70,11 @@ func (b *Books) setPhases(p *Period) {
 	}
 	facts := phaseFacts{b, *p}
 	for _, r := range phases {
-		if len(undecided) == 0 || r.ofPeriod != nil && !r.ofPeriod(facts) {
+		if len(undecided) == 0 || r.appliesToPeriod != nil && !r.appliesToPeriod(facts) {
 			continue
 		}
 		undecided = slices.DeleteFunc(undecided, func(l *ClosedLine) bool {
-			applies := r.ofLine == nil || r.ofLine(facts, l)
+			applies := r.appliesToLine == nil || r.appliesToLine(facts, l)
 			if applies {
 				l.phase = r.phase
 			}

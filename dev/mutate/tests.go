@@ -84,7 +84,7 @@ func (t tests) noticeQuickly(ctx context.Context, mutant int) (noticed bool, err
 }
 
 // run reports whether the tests fail. They also fail if they exceed the limit of processor time or memory, because the
-// fault can cause an endless loop. The limit is several times what the tests take, so that a busy machine exceeds none.
+// fault can cause an endless loop. The limit is several times what the tests take, also on a busy machine.
 func (t tests) run(ctx context.Context, mutant, seconds int, arguments ...string) (failed bool, err error) {
 	bounded := fmt.Sprintf(`ulimit -v 4000000; ulimit -t %d; exec "$0" -test.failfast -test.short "$@"`, seconds)
 	command := exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, t.program()}, arguments...)...)

@@ -108,20 +108,17 @@ func (l *ledger) inMode(i storedInvoice) bool {
 
 // unreconciled returns the final invoices of periods that are not complete, or not yet compared with all of their
 // invoices. It also returns all invoices of each period that shares one of these invoices.
-func (l *ledger) unreconciled() (all []billing.Invoice) {
-	about := func(p billing.Period, i storedInvoice) bool {
-		return l.inMode(i) && !i.Period.Intersect(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
-	}
+func (l *ledger) unreconciled() (all []storedInvoice) {
 	wanted, read := make([]bool, len(l.periods)), make([]bool, len(l.invoices))
 	for n, p := range l.periods {
 		since := l.invoices[l.through[p.Start.UnixMicro()]:]
-		wanted[n] = !p.Complete || slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) })
+		wanted[n] = !p.Complete || slices.ContainsFunc(since, func(i storedInvoice) bool { return l.concerns(i, p) })
 	}
 	for more := true; more; {
 		more = false
 		for n, p := range l.periods {
 			for i, in := range l.invoices {
-				if wanted[n] != read[i] && about(p, in) {
+				if wanted[n] != read[i] && l.concerns(in, p) {
 					wanted[n], read[i], more = true, true, true
 				}
 			}
@@ -129,10 +126,15 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 	}
 	for i, in := range l.invoices {
 		if read[i] {
-			all = append(all, in.Invoice)
+			all = append(all, in)
 		}
 	}
 	return all
+}
+
+// concerns reports whether an invoice can bill a period.
+func (l *ledger) concerns(i storedInvoice, p billing.Period) bool {
+	return l.inMode(i) && !i.Period.Intersect(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
 }
 
 // billsStream reports whether an invoice can bill usage of the billing schedule in period p. The invoice is of
@@ -204,8 +206,12 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 			f.LateMonths = append(f.LateMonths, metering.Range{Start: e.month, End: e.month.AddDate(0, 0, 32)})
 		}
 	}
-	f.Open, f.Invoices, f.Statements = l.open(), l.unreconciled(), l.statements()
-	f.Reported = slices.DeleteFunc(f.Reported, func(r billing.Reported) bool { return l.isUnreadStatement(r, f.Invoices) })
+	f.Open, f.Statements = l.open(), l.statements()
+	read := l.unreconciled()
+	for _, i := range read {
+		f.Invoices = append(f.Invoices, i.Invoice)
+	}
+	f.Reported = slices.DeleteFunc(f.Reported, func(r billing.Reported) bool { return l.isUnread(r, read) })
 	f.Finalized = l.finalized()
 	for _, of := range l.streams {
 		if of.stream != l.stream {
@@ -223,13 +229,26 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	return f
 }
 
-// isUnreadStatement reports whether the facts lack a series of statements. They lack the lines of statements to the
-// current connection if no invoice of the period is read.
-func (l *ledger) isUnreadStatement(r billing.Reported, read []billing.Invoice) bool {
-	if r.Kind != billing.StatementReport || r.Late || l.connection == nil || r.Connection != l.connection.ID {
+// isUnread reports whether the facts lack a series. They contain the series of late usage, and those of periods with an
+// invoice that is read. They also contain all other series of incomplete periods, except the lines of statements to the
+// current connection. Quantities and charges of a complete period are read if their window begins in the subscription
+// period of an open period, or later.
+func (l *ledger) isUnread(r billing.Reported, read []storedInvoice) bool {
+	of := l.period(r.Period)
+	if r.Late || slices.ContainsFunc(read, func(i storedInvoice) bool { return l.concerns(i, *of) }) {
 		return false
 	}
-	return !slices.ContainsFunc(read, func(i billing.Invoice) bool { return !i.Period.Intersect(r.Window).Empty() })
+	switch {
+	case r.Kind == billing.StatementReport && l.connection != nil && r.Connection == l.connection.ID:
+		return true
+	case !of.Complete:
+		return false
+	case r.Kind == billing.StatementReport:
+		return true
+	}
+	return !slices.ContainsFunc(l.periods, func(p billing.Period) bool {
+		return p.ClosedAt == nil && p.Subscription.ID != "" && !r.Window.Start.Before(p.Subscription.Start)
+	})
 }
 
 // link identifies the current connection and the customer there. The stored side is valid only if it was read for

@@ -91,8 +91,7 @@ type server struct {
 	answers       *fair.Shares[metering.TenantID] // bytes of responses in memory
 	providerReads *fair.Shares[metering.TenantID] // of customers that are being linked
 	reserver      *limits.Reserver
-	heavy         heavyTurns                      // operations that read all customers of a tenant
-	series        *fair.Shares[metering.TenantID] // reads of time series
+	heavy         heavyTurns // operations that read all customers of a tenant, and time series
 	failures      *failures
 	refusals      refusals
 	listings      listings
@@ -135,7 +134,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
 	s.heavy, s.reserver = newHeavyTurns(runtime.GOMAXPROCS(0)), deps.Store.NewReserver(s.sharedNow)
-	s.processors, s.series, s.providerReads = newProcessors(), newSeries(), fair.NewShares[metering.TenantID](maxProviderReads)
+	s.processors, s.providerReads = newProcessors(), fair.NewShares[metering.TenantID](maxProviderReads)
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}

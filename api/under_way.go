@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -30,27 +29,21 @@ const (
 	maxReading = 2 // reading at once; the rest of the capacity serves other requests
 )
 
-// heavyTurns limits the number of heavy requests that are in progress and that read at once. A long read occupies a
-// processor, of the database or of this process. At most half of the processors read batches after the first, so
+// heavyTurns limits the number of heavy requests and time series that are in progress and that read at once. A long
+// read occupies a processor, of the database or of this process. At most half of the processors execute long reads, so
 // that the long reads of several tenants leave processors to short requests.
 type heavyTurns struct {
 	begun   *fair.Shares[metering.TenantID] // up to maxHeavy
 	reading *fair.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
-	batches *fair.Shares[metering.TenantID] // up to half of the processors, each for one batch after a request's first
+	series  *fair.Shares[metering.TenantID] // up to the number of processors, each for one short time series
+	long    *fair.Shares[metering.TenantID] // up to half of the processors, each for a long time series, or for one batch after a request's first
 }
 
 func newHeavyTurns(processors int) heavyTurns {
 	return heavyTurns{
 		fair.NewShares[metering.TenantID](maxHeavy), fair.NewShares[metering.TenantID](maxReading),
-		fair.NewShares[metering.TenantID](int64(max(1, processors/2))),
+		fair.NewShares[metering.TenantID](int64(max(2, processors))), fair.NewShares[metering.TenantID](int64(max(1, processors/2))),
 	}
-}
-
-// newSeries divides the reads of time series among the tenants. A time series can have thousands of groups and
-// windows, and occupies a processor of the database, and then one of this process. So there are as many reads as
-// processors, and one tenant can read at half of them.
-func newSeries() *fair.Shares[metering.TenantID] {
-	return fair.NewShares[metering.TenantID](int64(max(2, runtime.GOMAXPROCS(0))))
 }
 
 // heavy marks an operation that reads all customers of a tenant. Its requests wait for their turn.
@@ -114,7 +107,7 @@ type heavyTurn struct {
 
 	tenant  metering.TenantID
 	reads   bool // holds one of reading
-	inBatch bool // holds one of batches
+	inBatch bool // holds one of long
 }
 
 // nextBatch lets other tenants read, and then waits until the request may read its next batch.
@@ -127,14 +120,14 @@ func (t *heavyTurn) nextBatch(ctx context.Context) error {
 		t.reads = false
 		return err
 	}
-	err := t.batches.Wait(ctx, t.tenant)
+	err := t.long.Wait(ctx, t.tenant)
 	t.inBatch = err == nil
 	return err
 }
 
 func (t *heavyTurn) endBatch() {
 	if t.inBatch {
-		t.batches.Give(t.tenant, 1)
+		t.long.Give(t.tenant, 1)
 		t.inBatch = false
 	}
 }
@@ -147,12 +140,17 @@ func (t *heavyTurn) end() {
 	t.begun.Give(t.tenant, 1)
 }
 
-// beginSeries waits until a request may read a time series. Its turn ends when its response is ready.
-func (x *exchange) beginSeries(ctx context.Context, series *fair.Shares[metering.TenantID], tenant metering.TenantID) error {
-	if err := series.WaitFor(ctx, tenant, heavyWait); err != nil {
+// beginSeries waits until a request may read a time series. Its turn ends when its response is ready. A short time
+// series never waits for a long one.
+func (x *exchange) beginSeries(ctx context.Context, turns heavyTurns, tenant metering.TenantID, isLong bool) error {
+	shares := turns.series
+	if isLong {
+		shares = turns.long
+	}
+	if err := shares.WaitFor(ctx, tenant, heavyWait); err != nil {
 		return errSeries.Because(err)
 	}
-	x.endTurn = sync.OnceFunc(func() { series.Give(tenant, 1) })
+	x.endTurn = sync.OnceFunc(func() { shares.Give(tenant, 1) })
 	x.atEnd(x.endTurn)
 	return nil
 }

@@ -67,8 +67,43 @@ func TestLongReadsLeaveHalfOfTheProcessors(t *testing.T) {
 			}
 			require.True(t, turns.begun.Take(1, maxHeavy))
 			require.True(t, turns.reading.Take(1, maxReading))
-			require.True(t, turns.batches.Take(1, int64(max(1, processors/2))))
+			require.True(t, turns.long.Take(1, int64(max(1, processors/2))))
 		})
+	}
+}
+
+// TestLongTimeSeriesLeaveHalfOfTheProcessors checks that two tenants read long time series one after the other on two
+// processors, and at the same time on four. Batches of heavy requests count as well. A short time series waits for
+// neither.
+func TestLongTimeSeriesLeaveHalfOfTheProcessors(t *testing.T) {
+	t.Parallel()
+	for processors, together := range map[int]bool{1: false, 2: false, 3: false, 4: true} {
+		for _, batch := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				turns, ours, theirs, short := newHeavyTurns(processors), new(exchange), new(exchange), new(exchange)
+				if batch {
+					require.NoError(t, ours.beginHeavy(t.Context(), turns, 1))
+					require.NoError(t, ours.yieldTurn(t.Context()))
+				} else {
+					require.NoError(t, ours.beginSeries(t.Context(), turns, 1, true))
+				}
+				began := false
+				go func() { began = theirs.beginSeries(t.Context(), turns, 2, true) == nil }()
+				synctest.Wait()
+				require.Equal(t, together, began, "%d processors", processors)
+				require.NoError(t, short.beginSeries(t.Context(), turns, 2, false))
+				ours.answerMade()
+				synctest.Wait()
+				require.True(t, began)
+				for _, x := range []*exchange{ours, theirs, short} {
+					for _, end := range x.ends {
+						end()
+					}
+				}
+				require.True(t, turns.series.Take(1, int64(max(2, processors))))
+				require.True(t, turns.long.Take(1, int64(max(1, processors/2))))
+			})
+		}
 	}
 }
 

@@ -155,12 +155,16 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	tenant := principalOf(ctx).Tenant.ID
-	if err := exchangeOf(ctx).beginSeries(ctx, s.series, tenant); err != nil {
-		return nil, err
-	}
 	query := usage.WindowQuery{
 		Zone: zone, Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
 		After: at.After, Limit: in.PageSize,
+	}
+	isLong, err := s.Store.Usage.IsLong(ctx, tenant, query)
+	if err != nil {
+		return nil, err
+	}
+	if err := exchangeOf(ctx).beginSeries(ctx, s.heavy, tenant, isLong); err != nil {
+		return nil, err
 	}
 	page, err := s.Store.Usage.Windows(ctx, tenant, query)
 	if err != nil {

@@ -106,6 +106,19 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 		require.Nil(t, windows(hour.End, hour.End.Add(time.Hour), session(0)).Other, "nothing is used then")
 	})
 
+	t.Run("IsLongIfTheHoursAreMany", func(t *testing.T) {
+		for hours, want := range map[time.Duration]bool{1: false, 9: false, 10: true, 744: true} {
+			query := usage.WindowQuery{Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: hour.Start.Add(hours * time.Hour)}}
+			isLong, err := store.Usage.IsLong(t.Context(), tenant, query)
+			require.NoError(t, err)
+			require.Equal(t, want, isLong, "%d hours of 10,001 groups", hours)
+			query.Meter.Version.GroupBy = nil
+			isLong, err = store.Usage.IsLong(t.Context(), tenant, query)
+			require.NoError(t, err)
+			require.False(t, isLong, "%d hours of one group", hours)
+		}
+	})
+
 	t.Run("ABackfillFoldsTheSame", func(t *testing.T) {
 		_, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"session", "model"}))
 		require.NoError(t, err)

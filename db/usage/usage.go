@@ -212,6 +212,24 @@ type FilterGaps struct {
 
 var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")
 
+// MaxShortRows is the maximum number of hourly rows of a customer that Windows reads in a short time.
+const MaxShortRows = 100_000
+
+// IsLong reports whether Windows may read more than MaxShortRows: the groups of the meter, each in all hours of the range.
+func (u Usage) IsLong(ctx context.Context, tenant metering.TenantID, query WindowQuery) (isLong bool, err error) {
+	hours := int64(query.Range.End.Sub(query.Range.Start) / time.Hour)
+	if len(query.Meter.Version.GroupBy) == 0 {
+		return hours > MaxShortRows, nil
+	}
+	err = u.q.QueryRow(ctx, `
+		select exists (
+		  select from usage_groups
+		  where tenant_id = $1
+		    and meter_version_id = $2
+		  offset $3)`, tenant, query.Meter.Version.ID, MaxShortRows/max(1, hours)).Scan(&isLong)
+	return isLong, pg.Coded(err)
+}
+
 // Windows returns a page of windows, ordered by group and time, with the totals of the whole range. All
 // figures are from one snapshot.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {

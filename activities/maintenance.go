@@ -40,16 +40,26 @@ const reportedAtOnce = 100
 // countsKept is the retention of counts of events and of references to uncounted events.
 const countsKept = 90 * 24 * time.Hour
 
-// firingsKept is the retention of alert firings and exceeded quotas. It is longer than a yearly
+// historyKept is the retention of syncs, alert firings and exceeded quotas. It is longer than a yearly
 // billing period.
-const firingsKept = 400 * 24 * time.Hour
+const historyKept = 400 * 24 * time.Hour
+
+// accessKept is the retention of sessions and invitations after they expire.
+const accessKept = 30 * 24 * time.Hour
+
+// providerEventsKept is the retention of handled provider events. It is longer than any provider can send or list an
+// event again.
+const providerEventsKept = 90 * 24 * time.Hour
 
 // SweepEventCounts deletes the following rows:
 //   - counts of events and references to uncounted events, countsKept after their time
 //   - firings of deleted alerts, and the deleted alerts without firings
-//   - firings, firingsKept after the end of their period and after they fired
-//   - exceeded quotas, firingsKept after the end of their window
+//   - firings, historyKept after the end of their period and after they fired
+//   - exceeded quotas, historyKept after the end of their window
 //   - reservations, metering.ReservationsKept after they expired
+//   - syncs, historyKept after they finished
+//   - handled provider events, providerEventsKept after they were handled
+//   - sessions and invitations, accessKept after they expired
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	now := a.now()
@@ -57,12 +67,18 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	return errors.Join(
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-historyKept), most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepDeleted(ctx, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-historyKept), most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)
 		}),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Syncs.Sweep(ctx, now.Add(-historyKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) {
+			return a.store.ProviderEvents.Sweep(ctx, now.Add(-providerEventsKept), most)
+		}),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Sessions.Sweep(ctx, now.Add(-accessKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Invitations.Sweep(ctx, now.Add(-accessKept), most) }),
 	)
 }
 

@@ -246,3 +246,48 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 		"key_9 member.update " + ada.ID.String(), "key_9 member.remove " + ada.ID.String(),
 	}, audited(t, tenant.ID))
 }
+
+// TestExpiredSessionsAndInvitationsAreDeleted deletes with the role of the worker. A sign-in at the issuer that would
+// accept a deleted invitation is deleted too.
+func TestExpiredSessionsAndInvitationsAreDeleted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
+	require.NoError(t, err)
+	t.Cleanup(worker.Close)
+	tenant, now := dbtest.Tenant(t, store).ID, clock.Now()
+	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator, metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer"})
+	require.NoError(t, err)
+	ada := member(t, store, tenant, mail(t, "ada"), metering.RoleAdmin)
+	var sessions []access.SessionName
+	var invited []metering.Invitation
+	var signIns [][]byte
+	for i, expired := range []time.Duration{3 * time.Hour, 2 * time.Hour, 2 * time.Hour, 0} {
+		s, err := store.Sessions.Begin(t.Context(), ada, nil, now.Add(-expired), now.AddDate(0, 0, -1))
+		require.NoError(t, err)
+		sessions = append(sessions, access.SessionName{Tenant: tenant, Member: ada.ID, Session: s.ID})
+		name := string(rune('a' + i))
+		invitation, err := store.Invitations.Create(t.Context(), tenant, metering.Operator, metering.Invitation{Email: mail(t, name), Role: metering.RoleViewer}, []byte(name), now.Add(-expired-metering.InvitationLasts))
+		require.NoError(t, err)
+		invited = append(invited, invitation)
+		signIns = append(signIns, []byte(uuid.NewString()))
+		require.NoError(t, store.OIDC.Begin(t.Context(), metering.SignIn{TenantID: tenant, StateHash: signIns[i], InvitationID: &invitation.ID, ExpiresAt: now.Add(time.Hour)}, now))
+	}
+	for _, want := range []int64{2, 1, 0} {
+		for name, sweep := range map[string]func(context.Context, time.Time, int) (int64, error){"sessions": worker.Sessions.Sweep, "invitations": worker.Invitations.Sweep} {
+			deleted, err := sweep(t.Context(), now.Add(-time.Hour), 2)
+			require.NoError(t, err, name)
+			require.Equal(t, want, deleted, name)
+		}
+	}
+	found, err := store.Sessions.Find(t.Context(), sessions)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Contains(t, found, sessions[3])
+	_, err = store.Invitations.Get(t.Context(), tenant, invited[3].ID, now.Add(-time.Second))
+	require.NoError(t, err)
+	for i, state := range signIns {
+		_, err := store.OIDC.Take(t.Context(), state)
+		require.Equal(t, i == 3, err == nil, "%d: %v", i, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -28,4 +29,38 @@ func TestManyOpenEventsOfOneTenantHideNobodyElses(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, open, ledger.KeptEvent{Tenant: b.tenant, Row: kept.Row})
 	many.exec(`update provider_events set handled_at = $2 where tenant_id = $1`, many.tenant, many.now)
+}
+
+// TestOldHandledEventsAreDeleted deletes with the role of the worker. Unhandled events are kept at any age.
+func TestOldHandledEventsAreDeleted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
+	require.NoError(t, err)
+	t.Cleanup(worker.Close)
+	b := newBillerAt(t, store, address)
+	provider, err := store.Providers.Active(t.Context(), b.tenant)
+	require.NoError(t, err)
+	keep := func(id string) (kept ledger.KeptEvent, handled bool) {
+		kept, handled, err := store.ProviderEvents.Store(t.Context(), b.tenant, metering.ProviderEvent{
+			Connection: provider.ID, EventID: id, Kind: "invoice.created", Invoice: true, ObjectID: "in_1", Customer: "cus_1", MadeAt: b.now.AddDate(-1, 0, 0),
+		}, b.now.AddDate(-1, 0, 0))
+		require.NoError(t, err)
+		return kept, handled
+	}
+	for id, at := range map[string]time.Duration{"evt_1": -3 * time.Hour, "evt_2": -2 * time.Hour, "evt_3": 0} {
+		kept, _ := keep(id)
+		require.NoError(t, store.ProviderEvents.Handle(t.Context(), b.tenant, kept.Row, "none", b.now.Add(at)))
+	}
+	open, _ := keep("evt_4")
+	for _, want := range []int64{1, 1, 0} {
+		deleted, err := worker.ProviderEvents.Sweep(t.Context(), b.now.Add(-time.Hour), 1)
+		require.NoError(t, err)
+		require.Equal(t, want, deleted)
+	}
+	for id, want := range map[string]bool{"evt_1": false, "evt_2": false, "evt_3": true, "evt_4": false} {
+		kept, handled := keep(id)
+		require.Equal(t, want, handled, id)
+		require.Equal(t, id == "evt_4", kept.Row == open.Row, id)
+	}
 }

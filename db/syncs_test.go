@@ -226,3 +226,38 @@ func TestOpenSyncsAreFoundByAge(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, open, mine)
 }
+
+// TestOldSyncsAreDeleted deletes with the role of the worker. It keeps reports, open syncs and failed last syncs.
+func TestOldSyncsAreDeleted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
+	require.NoError(t, err)
+	t.Cleanup(worker.Close)
+	b := newBillerAt(t, store, address)
+	b.price("0", "0", "1")
+	b.use("1")
+	succeeded := b.request()
+	sent := b.next(0)
+	b.finish(b.begin().PassID, ledger.Answer{Reports: []uuid.UUID{sent.ID}, Excluded: []billing.Exclusion{{MeterID: b.meter.ID, ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedByOperator}}}})
+	require.Len(t, b.sync(succeeded).Lines, 1)
+	require.Len(t, b.sync(succeeded).Excluded, 1)
+	failed := b.request()
+	b.finish(b.begin().PassID, ledger.Answer{Error: "the receiver refused"})
+	last := b.request()
+	b.finish(b.begin().PassID, ledger.Answer{Error: "the receiver refused"})
+	open := b.request()
+	for _, want := range []int64{1, 1, 0} {
+		deleted, err := worker.Syncs.Sweep(t.Context(), b.now.Add(time.Second), 1)
+		require.NoError(t, err)
+		require.Equal(t, want, deleted)
+	}
+	for _, id := range []uuid.UUID{succeeded, failed} {
+		_, err := store.Syncs.Get(t.Context(), b.tenant, id)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	}
+	require.Equal(t, metering.SyncFailed, b.sync(last).Status)
+	require.Equal(t, metering.SyncRequested, b.sync(open).Status)
+	_, err = store.Ledger.Lease(t.Context(), b.tenant, sent.ID, b.now, lease)
+	require.NoError(t, err, "the report is kept")
+}

@@ -113,6 +113,7 @@ create table invitations (
 );
 comment on table invitations is 'The links with which a person becomes a member, or a member resets how it signs in. The token of each is stored as a hash.';
 create unique index invitations_pending on invitations (tenant_id, lower(email collate "C")) where accepted_at is null and revoked_at is null;
+create index on invitations (expires_at);
 
 create table sessions (
   tenant_id  bigint not null,
@@ -126,6 +127,7 @@ create table sessions (
 );
 comment on table sessions is 'The sessions of signed-in members. A token is accepted while its session is live.';
 create index on sessions (tenant_id, member_id, expires_at);
+create index on sessions (expires_at);
 
 create table oidc_issuers (
   tenant_id     bigint primary key references tenants,
@@ -160,7 +162,7 @@ create table oidc_sign_ins (
   expires_at    timestamptz not null,
   primary key (tenant_id, state_hash),
   unique (state_hash), -- the state alone identifies the sign-in when the browser returns
-  foreign key (tenant_id, invitation_id) references invitations (tenant_id, id)
+  foreign key (tenant_id, invitation_id) references invitations (tenant_id, id) on delete cascade
 );
 comment on table oidc_sign_ins is 'The sign-ins that have not returned from the issuer.';
 create index on oidc_sign_ins (tenant_id, expires_at);

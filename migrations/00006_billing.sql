@@ -371,6 +371,7 @@ create index billing_syncs_failing on billing_syncs (tenant_id, customer_id) whe
 create index billing_syncs_pass on billing_syncs (tenant_id, pass_id) where pass_id is not null;
 create index on billing_syncs (tenant_id, customer_id, requested_at) where status in ('requested', 'running');
 create index billing_syncs_newest on billing_syncs (tenant_id, id);
+create index billing_syncs_finished on billing_syncs (finished_at) where finished_at is not null and failing_since is null;
 
 create table billing_pauses (
   tenant_id   bigint not null,
@@ -394,7 +395,7 @@ create table billing_sync_reports (
   sync_id   uuid not null,
   report_id uuid not null,
   primary key (tenant_id, sync_id, report_id),
-  foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id),
+  foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id) on delete cascade,
   foreign key (tenant_id, report_id) references billing_reports (tenant_id, id)
 );
 comment on table billing_sync_reports is 'The reports of a sync, which were sent, rejected, or found up to date.';
@@ -406,7 +407,7 @@ create table billing_sync_exclusions (
   code      text not null, -- billing.ExclusionCode
   detail    text not null, -- the cause at the provider, in words; '': none is known
   primary key (tenant_id, sync_id, meter_id),
-  foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id),
+  foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id) on delete cascade,
   foreign key (tenant_id, meter_id) references meters (tenant_id, id)
 );
 comment on table billing_sync_exclusions is 'The meters that a sync excluded, with the reasons.';
@@ -443,6 +444,7 @@ create table provider_events (
 );
 comment on table provider_events is 'Events of providers. Each is stored once, with the ids of the objects to read at the provider.';
 create index provider_events_open on provider_events (received_at) where handled_at is null;
+create index provider_events_handled on provider_events (handled_at) where handled_at is not null;
 
 create table provider_event_lists (
   tenant_id     bigint not null,

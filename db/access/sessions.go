@@ -38,9 +38,8 @@ func sessionFields(s *metering.Session) []any {
 }
 
 // Begin creates a session for a member that signed in. It ends the session that the new one replaces in the
-// browser, if any, even a session of another tenant. It deletes sessions of the member that expired over 30
-// days ago. It fails with CodeUnauthorized if the member was removed or its password changed since the
-// sign-in was checked.
+// browser, if any, even a session of another tenant. It fails with CodeUnauthorized if the member was removed
+// or its password changed since the sign-in was checked.
 func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -49,9 +48,6 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 			  select from members
 			  where tenant_id = @tenant and id = @member and person_id is not distinct from @person and removed_at is null
 			  for share
-			), forgotten as (
-			  delete from sessions
-			  where tenant_id = @tenant and member_id = @member and expires_at < @now::timestamptz - interval '30 days'
 			)
 			insert into sessions as s (tenant_id, id, member_id, created_at, expires_at)
 			select @tenant, @id, @member, @now, @expires
@@ -168,4 +164,9 @@ func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, membe
 		update sessions set ended_at = now()
 		where tenant_id = $1 and member_id = $2 and id <> $3 and ended_at is null`, tenant, member, kept)
 	return err
+}
+
+// Sweep deletes up to limit sessions, of any tenant, that expired before an instant.
+func (s Sessions) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return pg.OldRows{Table: "sessions", Key: "tenant_id, id", By: "expires_at", Noun: "sessions"}.Sweep(ctx, s.pool, before, limit)
 }

@@ -106,3 +106,9 @@ func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent
 	}
 	return open, nil
 }
+
+// Sweep deletes up to limit events, of any tenant, that were handled before an instant. A deleted event that the provider
+// sends again is handled again.
+func (s ProviderEvents) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return pg.OldRows{Table: "provider_events", Key: "tenant_id, id", By: "handled_at", Noun: "provider events"}.Sweep(ctx, s.pool, before, limit)
+}

@@ -423,3 +423,11 @@ func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 		on conflict do nothing`, tenant, syncs, ids, codes, details)
 	return err
 }
+
+// Sweep deletes up to limit syncs, of any tenant, that finished before an instant. It keeps their reports, and the last
+// sync of each customer if that sync failed.
+func (s Syncs) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return pg.OldRows{
+		Table: "billing_syncs", Key: "tenant_id, id", By: "finished_at", And: "and failing_since is null", Noun: "syncs",
+	}.Sweep(ctx, s.pool, before, limit)
+}

@@ -26,8 +26,8 @@ const (
 // Tables from which each role may delete rows. They include events and usage_hourly, because the creation of a
 // chunk inserts a row and deletes it again.
 var (
-	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alert_due", "quotas"}
-	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "alerts", "exceeded_quotas", "quota_reservations", "quotas"}
+	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alert_due", "quotas"}
+	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "alerts", "exceeded_quotas", "quota_reservations", "quotas", "sessions", "invitations", "billing_syncs", "provider_events"}
 )
 
 // grant gives the roles exactly the privileges that they need.

@@ -34,7 +34,7 @@ func (l *life) reports() []lives.Report {
 		order by r.number`, l.tenant)
 	for i := range reports {
 		reports[i].Lines = collect(l, l.line, `
-			select l.meter_id, l.component, p.starts_at, l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
+			select l.meter_id, l.late, p.starts_at, l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 			from billing_report_lines l
 			join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id
 			join billing_periods p on p.tenant_id = l.tenant_id and p.id = l.period_id
@@ -46,11 +46,11 @@ func (l *life) reports() []lives.Report {
 }
 
 func (l *life) line(row pgx.CollectableRow) (line lives.Line, err error) {
-	var component string
+	var late bool
 	var period time.Time
 	var meter metering.MeterID
-	err = row.Scan(&meter, &component, &period, &line.Usage, &line.Events, &line.Quantity, &line.PriceVersion, &line.UnitPrice, &line.Charge, &line.Amount, &line.Currency)
-	if line.Meter = l.meterOf(meter); component == "adjustment" {
+	err = row.Scan(&meter, &late, &period, &line.Usage, &line.Events, &line.Quantity, &line.PriceVersion, &line.UnitPrice, &line.Charge, &line.Amount, &line.Currency)
+	if line.Meter = l.meterOf(meter); late {
 		period = period.UTC()
 		line.Closed = &period
 	}

@@ -92,7 +92,7 @@ var attentionSources = []attentionSource{
 		  where s.tenant_id = @tenant
 		    and s.failing_since is not null`,
 		amounts: `
-		  select sum(case l.component when 'adjustment' then l.amount else l.charge end), l.currency
+		  select sum(case when l.late then l.amount else l.charge end), l.currency
 		  from billing_sync_reports x
 		  join billing_reports r on r.tenant_id = x.tenant_id and r.id = x.report_id and r.state not in ('accepted', 'counted')
 		  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.currency <> ''
@@ -107,7 +107,7 @@ var attentionSources = []attentionSource{
 		  select 'per_' || r.period_id || '/mtr_' || r.meter_id, m.slug, r.customer_id, coalesce(@reconciliation_reasons::jsonb ->> r.reason, r.reason), r.recorded_at, null::timestamptz,
 		    '/v1/billing/reconciliation?state=disputed&period=per_' || r.period_id
 		  from billing_reconciliations r
-		  join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
+		  left join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id and r.component = 'usage'
 		  where r.tenant_id = @tenant
 		    and r.state = 'disputed'
 		    and ` + ledger.StandsLast,
@@ -116,7 +116,8 @@ var attentionSources = []attentionSource{
 		  from billing_period_totals t
 		  where t.tenant_id = @tenant
 		    and t.period_id = substr(split_part(i.id, '/', 1), 5)::bigint
-		    and t.meter_id = substr(split_part(i.id, '/', 2), 5)::bigint`,
+		    and t.meter_key = substr(split_part(i.id, '/', 2), 5)::bigint
+		    and t.component = 'usage'`,
 	},
 	{
 		kind:   usageDiscrepancy,

@@ -31,7 +31,7 @@ var dimensionColumns = []struct{ read, write string }{
 
 func readTotals(column string) string {
 	return `
-		select t.period_id, t.meter_id, t.` + column + `::text
+		select t.period_id, t.meter_key, t.component, t.` + column + `::text
 		from billing_periods p
 		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
 		where p.tenant_id = $1
@@ -40,7 +40,7 @@ func readTotals(column string) string {
 }
 
 func writeTotals(column string) string {
-	return `update billing_period_totals set ` + column + ` = $4::text::jsonb where tenant_id = $1 and period_id = $2 and meter_id = $3`
+	return `update billing_period_totals set ` + column + ` = $5::text::jsonb where tenant_id = $1 and period_id = $2 and meter_key = $3 and component = $4`
 }
 
 // keepPriced adds the dimension values that the tenant's prices match. These values are not personal data of

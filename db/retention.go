@@ -50,7 +50,7 @@ func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped
 const neededFrom = `
 	select min(least(
 	  (select min(p.starts_at) from billing_period_totals k join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id
-	    where k.tenant_id = c.tenant_id and k.digest is null and p.customer_id = c.id),
+	    where k.tenant_id = c.tenant_id and k.digest is null and k.meter_version_id is not null and p.customer_id = c.id),
 	  case when c.streams > 1 then (
 	    select min(ends_at)
 	    from (select max(p.ends_at) as ends_at from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id group by p.stream) last) end,
@@ -148,6 +148,7 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
 		where p.starts_at < $1
 		  and t.late_count is null
+		  and t.meter_version_id is not null
 		order by 1, 2`, edge)
 	if err != nil {
 		return pg.Coded(err)

@@ -31,7 +31,6 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_reports state":              words(billing.State("").Values()),
 		"billing_reports mode":               {"live", "shadow"},
 		"billing_reconciliations state":      words(billing.ReconciliationState("").Values())[1:], // an open reconciliation is not stored
-		"billing_report_lines component":     words(billing.Component("").Values()),
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
 		"invitations role":                   words(metering.Role("").Values()),

@@ -6,6 +6,9 @@
 -- that were not stored are missing.
 create sequence ledger_sequence;
 
+-- The part of a bill to which a line belongs. Only usage must have a meter.
+create domain billing_component as text check (value in ('usage'));
+
 -- The numbers of reports of usage rise with the epoch. So none of them has the
 -- number of a report that was sent before the restore and is unknown since.
 create table ledger_epochs (
@@ -159,8 +162,11 @@ create index billing_periods_incomplete on billing_periods (tenant_id, customer_
 create table billing_period_totals (
   tenant_id        bigint not null,
   period_id        bigint not null,
-  meter_id         bigint not null,
-  meter_version_id bigint not null, -- version that counted the usage
+  component        billing_component not null default 'usage',
+  meter_id         bigint, -- null: no meter
+  -- The meter in keys and joins, where a null matches nothing. 0: no meter.
+  meter_key        bigint not null generated always as (coalesce(meter_id, 0)) stored,
+  meter_version_id bigint, -- version that counted the usage; null: it is not for usage
   usage            numeric not null,
   event_count      bigint not null,
   dimensions       jsonb, -- usage by dimension values, if the price has dimensions
@@ -188,15 +194,17 @@ create table billing_period_totals (
   digest_algorithm text,
   digest_events    bigint,
   unreconciled     boolean not null default false, -- it awaits the comparison with the last invoice that bills it
-  primary key (tenant_id, period_id, meter_id),
+  primary key (tenant_id, period_id, meter_key, component),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id),
-  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash),
+  check (component <> 'usage' or meter_id is not null),
+  check ((component = 'usage') = (meter_version_id is not null))
 );
-comment on table billing_period_totals is 'The total of each meter with which a billing period was closed.';
-create index billing_period_totals_unreconciled on billing_period_totals (tenant_id, period_id, meter_id) where unreconciled;
-create index billing_period_totals_undigested on billing_period_totals (tenant_id, period_id) where digest is null;
+comment on table billing_period_totals is 'The lines with which a billing period was closed: the total of each meter.';
+create index billing_period_totals_unreconciled on billing_period_totals (tenant_id, period_id, meter_key, component) where unreconciled;
+create index billing_period_totals_undigested on billing_period_totals (tenant_id, period_id) where digest is null and meter_version_id is not null;
 
 -- Late usage changes the total of a closed period. Each adjustment is the
 -- difference from the previous one, or from the closing.
@@ -205,7 +213,9 @@ create table billing_adjustments (
   id            bigint generated always as identity,
   customer_id   bigint not null,
   period_id     bigint not null, -- the closed one
-  meter_id      bigint not null,
+  component     billing_component not null default 'usage',
+  meter_id      bigint, -- null: no meter
+  meter_key     bigint not null generated always as (coalesce(meter_id, 0)) stored,
   event_count   bigint not null, -- number of the period's events that it covers, late ones included
   units_before  numeric not null, -- charged units
   units         numeric not null,
@@ -218,9 +228,9 @@ create table billing_adjustments (
   sequence      bigint not null default nextval('ledger_sequence'), -- of the ledger
   recorded_at   timestamptz not null,
   primary key (tenant_id, id),
-  unique (tenant_id, period_id, meter_id, event_count),
+  unique (tenant_id, period_id, meter_key, component, event_count),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
-  foreign key (tenant_id, period_id, meter_id) references billing_period_totals (tenant_id, period_id, meter_id)
+  foreign key (tenant_id, period_id, meter_key, component) references billing_period_totals (tenant_id, period_id, meter_key, component)
 );
 comment on table billing_adjustments is 'The changes of the totals of closed periods since the closing. Each is booked once and never changes.';
 create index on billing_adjustments (tenant_id, customer_id);
@@ -257,7 +267,9 @@ create table billing_series (
   target         text not null default '',
   method         text not null default '', -- the provider's name for the way in which a quantity is reported
   counting       text not null check (counting in ('replaces', 'adds', 'latest')),
-  meter_id       bigint, -- null: a statement covers all meters, an invoice action none
+  component      billing_component not null default 'usage', -- of a quantity or a charge
+  meter_id       bigint, -- null: no meter; a statement covers all meters
+  meter_key      bigint not null generated always as (coalesce(meter_id, 0)) stored,
   period_id      bigint, -- period of the usage; null for a statement and for an invoice action
   segment        smallint not null default 0, -- part of the period, if the price changes within it
   -- The part of the period for which the provider keeps a quantity or a
@@ -268,11 +280,12 @@ create table billing_series (
   object         text not null default '', -- id of the provider object that the reports overwrite; '': unknown
   created_at     timestamptz not null default now(),
   primary key (tenant_id, id),
-  unique nulls not distinct (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start),
+  unique nulls not distinct (tenant_id, destination_id, kind, target, method, component, meter_id, period_id, segment, window_start),
   foreign key (tenant_id, destination_id) references billing_destinations (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
-  check ((kind in ('statement', 'invoice_action')) = (meter_id is null and period_id is null and window_start is null and window_end is null))
+  check (case when kind in ('statement', 'invoice_action') then num_nonnulls(meter_id, period_id, window_start, window_end) = 0
+    else num_nulls(period_id, window_start, window_end) = 0 and (component <> 'usage' or meter_id is not null) end)
 );
 comment on table billing_series is 'Sequences of reports to one destination that the provider adds up, or of which it keeps the last one.';
 create index on billing_series (tenant_id, period_id);
@@ -320,8 +333,8 @@ create table billing_report_lines (
   line          smallint not null, -- in the order of the report
   meter_id      bigint, -- null: no meter
   period_id     bigint not null, -- period of the usage
-  -- adjustment: the change that late usage makes to a closed period.
-  component     text not null default 'usage' check (component in ('usage', 'adjustment')),
+  component     billing_component not null default 'usage',
+  late          boolean not null default false, -- the change that late usage makes to a closed period
   dimensions    jsonb not null default '{}', -- dimension values of the usage; {}: all
   usage         numeric not null, -- of the period, or of one of the provider's windows, when it was read
   event_count   bigint not null,  -- of the usage
@@ -335,14 +348,15 @@ create table billing_report_lines (
   amount        numeric not null, -- charge minus the amount that other series have billed
   currency      text not null,
   primary key (tenant_id, report_id, line),
-  unique nulls not distinct (tenant_id, report_id, meter_id, period_id, component, dimensions),
+  unique nulls not distinct (tenant_id, report_id, meter_id, period_id, component, late, dimensions),
   foreign key (tenant_id, report_id) references billing_reports (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
-  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash),
+  check (component <> 'usage' or meter_id is not null)
 );
 comment on table billing_report_lines is 'The lines of reports: the usage and charge of one meter and period.';
-create index on billing_report_lines (tenant_id, period_id) where component = 'adjustment';
+create index on billing_report_lines (tenant_id, period_id) where late;
 
 -- A pass that begins after a request answers the request.
 create table billing_syncs (
@@ -570,7 +584,9 @@ create table billing_reconciliations (
   id          bigint generated always as identity,
   customer_id bigint not null,
   period_id   bigint not null, -- the closed one
-  meter_id    bigint not null,
+  component   billing_component not null default 'usage',
+  meter_id    bigint, -- null: no meter
+  meter_key   bigint not null generated always as (coalesce(meter_id, 0)) stored,
   -- In units, or in money if the period is billed in amounts.
   units       numeric not null, -- total with which the period closed, in the decimals that the provider takes
   reported    numeric not null, -- accepted by providers
@@ -586,11 +602,11 @@ create table billing_reconciliations (
   recorded_at timestamptz not null,
   primary key (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
-  foreign key (tenant_id, period_id, meter_id) references billing_period_totals (tenant_id, period_id, meter_id)
+  foreign key (tenant_id, period_id, meter_key, component) references billing_period_totals (tenant_id, period_id, meter_key, component)
 );
-comment on table billing_reconciliations is 'Comparisons of a closed period''s total of a meter with the final invoices. The last one of each period and meter applies.';
-create index on billing_reconciliations (tenant_id, customer_id, period_id, meter_id, id);
-create index on billing_reconciliations (state, tenant_id, period_id, meter_id);
+comment on table billing_reconciliations is 'Comparisons of a line of a closed period with the final invoices. The last one of each line applies.';
+create index on billing_reconciliations (tenant_id, customer_id, period_id, meter_key, component, id);
+create index on billing_reconciliations (state, tenant_id, period_id, meter_key);
 
 -- +goose Down
 drop table billing_reconciliations;
@@ -618,4 +634,5 @@ drop table billing_subscriptions;
 drop table billing_links;
 drop table billing_connections;
 drop table ledger_epochs;
+drop domain billing_component;
 drop sequence ledger_sequence;

@@ -315,8 +315,8 @@ func auditedInvitation(i metering.Invitation) audit.Fields {
 	return fields
 }
 
-// Sweep deletes up to limit invitations, of any tenant, whose last token expired before an instant. Accepted and revoked
-// invitations keep the expiry of their token.
+// Sweep deletes up to limit invitations, of any tenant, with a last token that expired before an instant. Accepted and
+// revoked invitations keep the expiry of their token.
 func (s Invitations) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return pg.OldRows{Table: "invitations", Key: "tenant_id, id", By: "expires_at", Noun: "invitations"}.Sweep(ctx, s.pool, before, limit)
 }

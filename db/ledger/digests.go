@@ -38,7 +38,7 @@ func (l Ledger) DigestClosed(ctx context.Context, limit int) (made int, err erro
 		Tenant metering.TenantID
 		ID     metering.PeriodID
 	}
-	rows, err := l.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null order by 1, 2 limit $1`, limit)
+	rows, err := l.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null and meter_version_id is not null order by 1, 2 limit $1`, limit)
 	if err != nil {
 		return 0, fmt.Errorf("find periods without digests: %w", pg.Coded(err))
 	}

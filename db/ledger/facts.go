@@ -191,32 +191,34 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	return p, err
 }
 
+// selectClosedLines is the SQL of the closed lines of a billing schedule. Reading a line without a meter fails, so that
+// no plan ignores it.
 var selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.dimensions, t.price_version, ` + catalog.SourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
 	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions, t.late_usage, t.late_count, t.late_dimensions, p.starts_at, b.event_count, b.units, b.charge, b.dimensions, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
-	join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
+	left join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
 	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
 	left join (
-	  select a.period_id, a.meter_id,
+	  select a.period_id, a.meter_key, a.component,
 	    (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge, (array_agg(a.dimensions order by a.id desc))[1] as dimensions,
 	    coalesce(sum(a.units - a.units_before) filter (where not a.billed), 0) as only_units, coalesce(sum(a.amount) filter (where not a.billed), 0) as only_charge
 	  from billing_adjustments a
 	  where a.tenant_id = @tenant
 	    and a.customer_id = @customer
-	  group by 1, 2) b on b.period_id = t.period_id and b.meter_id = t.meter_id
+	  group by 1, 2, 3) b on b.period_id = t.period_id and b.meter_key = t.meter_key and b.component = t.component
 	left join (
-	  select distinct on (n.period_id, n.meter_id) *
+	  select distinct on (n.period_id, n.meter_key, n.component) *
 	  from billing_reconciliations n
 	  where n.tenant_id = @tenant
 	    and n.customer_id = @customer
-	  order by n.period_id, n.meter_id, n.id desc) n on n.period_id = t.period_id and n.meter_id = t.meter_id
+	  order by n.period_id, n.meter_key, n.component, n.id desc) n on n.period_id = t.period_id and n.meter_key = t.meter_key and n.component = t.component
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer
 	  and p.stream = @stream
-	order by t.period_id, t.meter_id`
+	order by t.period_id, t.meter_key`
 
 type closedLine struct {
 	period metering.PeriodID

@@ -258,6 +258,7 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	for _, c := range plan.Closings {
 		closed = append(closed, c.Period.Start)
 	}
+	const ofMeter = `t.meter_key = $6 and t.component = 'usage'`
 	const totals = `
 			update billing_period_totals t
 			set unreconciled = $4
@@ -274,11 +275,11 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	}
 	for _, r := range plan.Reports {
 		if r.Target == billing.OwnInvoice && !r.Late { // reports usage of a closed period
-			w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
+			w.batch.Queue(totals+ofMeter, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
 		}
 	}
 	for _, n := range plan.Reconciled {
-		w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{n.Period}, false, w.facts.Stream, n.MeterID)
+		w.batch.Queue(totals+ofMeter, w.tenant, w.customer, []time.Time{n.Period}, false, w.facts.Stream, n.MeterID)
 	}
 }
 

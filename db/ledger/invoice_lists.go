@@ -29,7 +29,7 @@ func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connec
 		  select d.id, d.customer_id, d.provider_customer, d.invoices_due_at, min(least(p.starts_at, p.subscription_start)) as since
 		  from billing_period_totals t
 		  join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
-		  join billing_series s on s.tenant_id = t.tenant_id and s.period_id = t.period_id and s.meter_id = t.meter_id and `+reportsUsage+`
+		  join billing_series s on s.tenant_id = t.tenant_id and s.period_id = t.period_id and `+reportsLine+`
 		  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id and d.connection_id = @connection
 		  where t.tenant_id = @tenant
 		    and t.unreconciled

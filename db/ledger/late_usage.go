@@ -68,7 +68,8 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 				set late_usage = $4, late_count = $5, late_dimensions = $6
 				where tenant_id = $1
 				  and period_id = $2
-				  and meter_id = $3`, r.tenant, p.ID, l.MeterID, late.Units, late.Events, late.Dimensions)
+				  and meter_key = $3
+				  and component = 'usage'`, r.tenant, p.ID, l.MeterID, late.Units, late.Events, late.Dimensions)
 		}
 	}
 	return tx.SendBatch(r.ctx, &batch).Close()

@@ -103,11 +103,11 @@ func (r *factReader) linesOf(reports []PeriodReport) error {
 		ids[i] = reports[i].ID
 	}
 	rows, err := r.q.Query(r.ctx, `
-		select l.report_id, l.meter_id, m.slug, p.starts_at, p.ends_at, l.component = 'adjustment',
+		select l.report_id, l.meter_id, m.slug, p.starts_at, p.ends_at, l.late,
 		  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 		from billing_report_lines l
 		join billing_periods p on p.tenant_id = l.tenant_id and p.id = l.period_id
-		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
+		left join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 		where l.tenant_id = $1
 		  and l.report_id = any($2)
 		order by l.line`, r.tenant, ids)

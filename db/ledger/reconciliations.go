@@ -118,7 +118,7 @@ const reportedUnits = `
 	    select (array_agg(b.value order by r.number desc))[1] as accepted,
 	      (array_agg(b.value order by r.number desc) filter (where r.state = 'counted'))[1] as counted
 	    from billing_reports r
-	    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.meter_id = t.meter_id
+	    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.meter_id is not distinct from t.meter_id and l.component = t.component
 	    cross join lateral (select case t.bills when 'amounts' then l.amount else l.quantity end as value) b
 	    where r.tenant_id = s.tenant_id
 	      and r.series_id = s.id
@@ -126,11 +126,14 @@ const reportedUnits = `
 	      and r.state in ('accepted', 'counted')) x
 	  where s.tenant_id = @tenant
 	    and s.period_id = t.period_id
-	    and s.meter_id = t.meter_id
-	    and ` + reportsUsage
+	    and ` + reportsLine
 
-// reportsUsage is the SQL condition that series s reports a period's own usage.
-const reportsUsage = `(s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
+// ofLine and reportsLine are SQL conditions of a series s and a total t of the same period: that s has the meter and
+// the component of t, and that s reports t itself, not late usage.
+const (
+	ofLine      = `s.meter_key = t.meter_key and s.component = t.component`
+	reportsLine = ofLine + ` and (s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
+)
 
 // invoicedUnits is the SQL of the invoices of total t, as last read, and of the units that they bill. Only
 // final invoices that are not void add to the sums. If the period was billed in amounts, the sum of units is
@@ -158,7 +161,7 @@ var invoicedUnits = `
 	          join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
 	          where s.tenant_id = @tenant
 	            and s.period_id = t.period_id
-	            and s.meter_id = t.meter_id
+	            and ` + ofLine + `
 	            and s.kind = 'charge'
 	            and not s.late) else l.meter_id = t.meter_id end
 	        and not l.proration) l
@@ -170,7 +173,7 @@ var invoicedUnits = `
 // of the customer's periods or, for a stored state, of the reconciliations. The page is empty if no provider
 // with invoices bills the tenant.
 func selectReconciled(f ReconciliationFilter) string {
-	where := []string{`(k.period_id, k.meter_id) < (@before_period, @before_meter)`, `exists (select from billing_connections where tenant_id = @tenant and invoices)`}
+	where := []string{`(k.period_id, k.meter_key) < (@before_period, @before_meter)`, `exists (select from billing_connections where tenant_id = @tenant and invoices)`}
 	if f.Customer != 0 {
 		where = append(where, `p.customer_id = @customer`)
 	}
@@ -189,11 +192,12 @@ func selectReconciled(f ReconciliationFilter) string {
 	      where r.tenant_id = k.tenant_id
 	        and r.customer_id = k.customer_id
 	        and r.period_id = k.period_id
-	        and r.meter_id = k.meter_id)`)...)
+	        and r.meter_key = k.meter_key
+	        and r.component = k.component)`)...)
 }
 
 // selectOneReconciled reads the reconciliation of a period and a meter.
-var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_id = @meter`, oneThatIsOrMayBe)
+var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_key = @meter`, `k.component = 'usage'`, oneThatIsOrMayBe)
 
 // These constants are SQL. lastReconciliation joins the latest reconciliation r of a period p and its total t.
 // reconcilable is the condition that a provider with invoices bills total t. oneThatIsOrMayBe is the condition
@@ -205,7 +209,8 @@ const (
 	    where r.tenant_id = p.tenant_id
 	      and r.customer_id = p.customer_id
 	      and r.period_id = p.id
-	      and r.meter_id = t.meter_id
+	      and r.meter_key = t.meter_key
+	      and r.component = t.component
 	    order by r.id desc
 	    limit 1) r on true`
 
@@ -216,40 +221,39 @@ const (
 	      join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id and k.invoices
 	      where s.tenant_id = t.tenant_id
 	        and s.period_id = t.period_id
-	        and s.meter_id = t.meter_id
-	        and ` + reportsUsage + `)`
+	        and ` + reportsLine + `)`
 
 	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
 // reconciledOf returns the SQL of the reconciliations that meet all conditions, newest first. keys is the table k from
-// which their keys are read, and last is the SQL that joins the reconciliation r.
+// which their keys are read, and last is the SQL that joins the reconciliation r. Reading a line without a meter fails.
 func reconciledOf(keys, last string, conditions ...string) string {
 	return `
 	with t as (
-	  select k.period_id, k.meter_id, p.customer_id, p.stream, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
+	  select k.period_id, k.meter_key, k.component, k.meter_id, p.customer_id, p.stream, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
 	    coalesce(r.units, 0) as units, coalesce(r.reported, 0) as reported, r.invoiced,
 	    coalesce(r.unexplained, 0) as unexplained, coalesce(r.elsewhere, 0) as elsewhere, coalesce(r.billed, 0) as billed,
 	    coalesce(r.state, 'open') as state, coalesce(r.reason, '') as reason,
 	    coalesce(r.actor, '') as actor, coalesce(r.note, '') as note, r.recorded_at
 	  from ` + keys + ` k
 	  join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id and p.closed_at is not null
-	  join billing_period_totals t on t.tenant_id = k.tenant_id and t.period_id = k.period_id and t.meter_id = k.meter_id
+	  join billing_period_totals t on t.tenant_id = k.tenant_id and t.period_id = k.period_id and t.meter_key = k.meter_key and t.component = k.component
 	  ` + last + `
 	  where k.tenant_id = @tenant
 	    and ` + strings.Join(conditions, `
 	    and `) + `
-	  order by k.period_id desc, k.meter_id desc
+	  order by k.period_id desc, k.meter_key desc
 	  limit @limit)
 	select t.customer_id, c.external_id, c.name, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency, t.bills,
 	  coalesce(s.accepted, 0), coalesce(s.counted, 0), t.units, t.reported, coalesce(t.invoiced, i.quantity, 0), t.unexplained, t.elsewhere, t.billed, t.state, t.reason,
 	  i.amount, case when i.amount is null then '' else i.currency end, coalesce(i.invoices, '[]'), t.actor, t.note, t.recorded_at
 	from t
 	join customers c on c.tenant_id = @tenant and c.id = t.customer_id
-	join meters m on m.tenant_id = @tenant and m.id = t.meter_id
+	left join meters m on m.tenant_id = @tenant and m.id = t.meter_id and t.component = 'usage'
 	left join lateral (` + reportedUnits + `) s on true
 	left join lateral (` + invoicedUnits + `) i on true
-	order by t.period_id desc, t.meter_id desc`
+	order by t.period_id desc, t.meter_key desc`
 }
 
 func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
@@ -296,7 +300,8 @@ const StandsLast = `not exists (
 		        where later.tenant_id = r.tenant_id
 		          and later.customer_id = r.customer_id
 		          and later.period_id = r.period_id
-		          and later.meter_id = r.meter_id
+		          and later.meter_key = r.meter_key
+		          and later.component = r.component
 		          and later.id > r.id)`
 
 // StandingIn returns the SQL that counts the latest reconciliations in a state, over all tenants.

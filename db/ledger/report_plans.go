@@ -364,26 +364,26 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 		from billing_destinations d
 		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and p.starts_at = @period
 		where `+destinationOf+`
-		on conflict (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start) do nothing`, args)
+		on conflict (tenant_id, destination_id, kind, target, method, component, meter_id, period_id, segment, window_start) do nothing`, args)
 }
 
 // lines stores the lines of a report, one per meter and component.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 	for i, l := range r.Lines {
-		period := r.Period
-		if l.Component() == billing.AdjustmentComponent {
+		period, late := r.Period, l.Component() == billing.AdjustmentComponent
+		if late {
 			period = l.Closed
 		}
 		w.batch.Queue(`
 			insert into billing_report_lines
-			  (tenant_id, report_id, line, meter_id, period_id, component, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
-			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, coalesce(@provider_terms::bytea, `+catalog.TermsOf+`), @unit_price, @charge, @amount, @currency
+			  (tenant_id, report_id, line, meter_id, period_id, late, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
+			select @tenant, @id, @line, @meter, p.id, @late, @usage, @events, @quantity, @price_version, coalesce(@provider_terms::bytea, `+catalog.TermsOf+`), @unit_price, @charge, @amount, @currency
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.stream = @stream
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "late": late,
 			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion, "provider_terms": termsHash(l.Price),
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})

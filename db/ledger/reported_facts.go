@@ -88,7 +88,7 @@ func reportedOf(customer string) string {
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and t.stream = @stream and (
 	    not t.complete and d.connection_id <> @connection or t.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
-	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
+	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and not l.late
 	  where d.tenant_id = @tenant
 	    and d.customer_id = ` + customer + `
 	  union all
@@ -101,7 +101,7 @@ func reportedOf(customer string) string {
 	    from billing_report_lines l
 	    where l.tenant_id = c.tenant_id
 	      and l.period_id = c.id
-	      and l.component = 'adjustment'
+	      and l.late
 	    offset 0) l
 	  join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id
 	  join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and s.kind = 'statement'
@@ -223,7 +223,7 @@ func reportedFields(s *billing.Reported) []any {
 }
 
 var selectSentLines = `
-	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, x.decided_at, l.meter_id, coalesce(m.slug, ''), case l.component when 'adjustment' then c.starts_at end,
+	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, x.decided_at, l.meter_id, coalesce(m.slug, ''), case when l.late then c.starts_at end,
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s

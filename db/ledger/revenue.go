@@ -149,7 +149,7 @@ func (r *revenueReader) closed() error {
 		  select ` + revenueMonth + ` as month, t.currency, sum(t.charge) filter (where ` + isBilled + `) as billed,
 		    sum(t.charge) filter (where not ` + isBilled + `) as unbilled, sum(t.event_count) as events
 		  from billing_periods p
-		  join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and (t.price_version > 0 or t.terms is not null)
+		  join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and (t.price_version > 0 or t.terms is not null or t.charge <> 0)
 		  where p.tenant_id = @tenant
 		    and p.closed_at is not null
 		    and p.ends_at > @since
@@ -165,7 +165,7 @@ func (r *revenueReader) adjusted() error {
 		  coalesce(sum(a.amount) filter (where not (a.billed and ` + isBilled + `)), 0), 0
 		from billing_adjustments a
 		join billing_periods p on p.tenant_id = a.tenant_id and p.id = a.period_id
-		join billing_period_totals t on t.tenant_id = a.tenant_id and t.period_id = a.period_id and t.meter_id = a.meter_id
+		join billing_period_totals t on t.tenant_id = a.tenant_id and t.period_id = a.period_id and t.meter_key = a.meter_key and t.component = a.component
 		where a.tenant_id = @tenant
 		  and p.ends_at > @since
 		group by 1, 2`)

@@ -57,8 +57,8 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 
 func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncLine, error) {
 	rows, err := s.pool.Query(ctx, `
-		select r.id, s.kind, r.number, r.state, m.id, m.slug, p.starts_at, p.ends_at, l.component, l.usage, l.unit_price,
-		  case l.component when 'adjustment' then l.amount else l.charge end, l.currency,
+		select r.id, s.kind, r.number, r.state, m.id, m.slug, p.starts_at, p.ends_at, case when l.late then 'adjustment' else l.component end, l.usage, l.unit_price,
+		  case when l.late then l.amount else l.charge end, l.currency,
 		  s.method, s.target, coalesce(s.window_start, t.starts_at), coalesce(s.window_end, t.ends_at), l.quantity, r.quantity, r.response
 		from billing_sync_reports x
 		join billing_reports r on r.tenant_id = x.tenant_id and r.id = x.report_id
@@ -66,7 +66,7 @@ func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UU
 		join billing_periods t on t.tenant_id = r.tenant_id and t.id = r.period_id
 		join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 		join billing_periods p on p.tenant_id = l.tenant_id and p.id = l.period_id
-		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
+		left join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 		where x.tenant_id = $1
 		  and x.sync_id = $2
 		order by p.starts_at, s.kind = 'statement', case s.kind when 'statement' then r.number end, m.id, s.window_start, r.number`, tenant, sync)

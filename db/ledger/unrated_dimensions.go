@@ -27,7 +27,8 @@ func (b *unratedBatch) closedUnpriced() error {
 		  where a.tenant_id = p.tenant_id
 		    and a.customer_id = p.customer_id
 		    and a.period_id = p.id
-		    and a.meter_id = t.meter_id
+		    and a.meter_key = t.meter_key
+		    and a.component = t.component
 		  order by a.id desc
 		  limit 1) a on true
 		where p.tenant_id = @tenant

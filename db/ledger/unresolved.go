@@ -37,11 +37,11 @@ func (s Reconciliations) Unresolved(ctx context.Context, tenant metering.TenantI
 		    and exists (select from billing_connections where tenant_id = @tenant and invoices)
 		  offset 0) p
 		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.billed
-		join meters m on m.tenant_id = t.tenant_id and m.id = t.meter_id
+		left join meters m on m.tenant_id = t.tenant_id and m.id = t.meter_id and t.component = 'usage'
 		`+lastReconciliation+`
 		where r.id is null and t.unreconciled
 		  or r.state <> 'agreed' and r.actor = ''
-		order by p.starts_at desc, t.meter_id
+		order by p.starts_at desc, t.meter_key
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("list unresolved reconciliations: %w", pg.Coded(err))

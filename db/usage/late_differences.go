@@ -67,7 +67,8 @@ func keepLateUsage(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, suc
 			set late_difference_usage = $4, late_difference_count = $5, late_difference_dimensions = $6
 			where tenant_id = $1
 			  and period_id = $2
-			  and meter_id = $3`, tenant, l.period, successor.MeterID, d.Units, d.Events, d.Dimensions)
+			  and meter_key = $3
+			  and component = 'usage'`, tenant, l.period, successor.MeterID, d.Units, d.Events, d.Dimensions)
 	}
 	return tx.SendBatch(ctx, &batch).Close()
 }

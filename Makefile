@@ -127,7 +127,7 @@ mutate: ## put faults into the rules of billing one at a time, in all files or O
 
 bench: ## measure the figures of docs/performance.md, and how fast the dashboard paints
 	dev/up test go run ./dev/bench
-	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
+	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncSyncsOnlyChangedCustomers -v -timeout 20m
 	MEASURE=yes $(MAKE) --no-print-directory test-one TEST=cmd/odometer.TestDrillTheDashboardIsUsedInABrowser
 
 # These settings suit a server with 24 GB of memory and this many events: a quarter of the memory for buffers, and rare

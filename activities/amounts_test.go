@@ -70,7 +70,7 @@ func (s *subscriber) pending() []stripetest.PendingState {
 	return s.fake.State().Accounts[0].Pending
 }
 
-func TestALineOfTheNextInvoiceIsSetToWhatTheMeterComesTo(t *testing.T) {
+func TestNextInvoiceLineIsSetToMeterTotal(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.ingest("delta", "5")
@@ -132,9 +132,9 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	require.Equal(t, []string{"70000", "70000"}, []string{list[0].Accepted.String(), list[0].Invoiced.String()}, "both are money")
 }
 
-// TestLateUsageIsALineThatIsSetToo checks that usage that arrives after the renewal's invoice is final becomes a line
-// of the next invoice. Each sync sets that line to the new total, and never below 0.
-func TestLateUsageIsALineThatIsSetToo(t *testing.T) {
+// TestLateUsageLineOfNextInvoiceIsSetToNewTotal checks that usage that arrives after the renewal's invoice is final
+// becomes a line of the next invoice. Each sync sets that line to the new total, and never below 0.
+func TestLateUsageLineOfNextInvoiceIsSetToNewTotal(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.ingest("delta", "5")
@@ -170,7 +170,7 @@ func (s *subscriber) late(meter, value string) {
 	require.NoError(s, err)
 }
 
-func TestALineWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
+func TestInvoiceLineIsCreatedOnceAfterLostOrFailedResponse(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]stripetest.Behaviour{
 		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats the call once
@@ -199,10 +199,10 @@ func TestALineWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestWhatComesAfterALineWasTakenIsCarried checks that a pending line is not set again after an invoice has
+// TestUsageAfterLineIsInvoicedIsCarriedToNextPeriod checks that a pending line is not set again after an invoice has
 // taken it during the period. Once the period's last invoice is final, the later usage becomes a line of the
 // next period's invoice.
-func TestWhatComesAfterALineWasTakenIsCarried(t *testing.T) {
+func TestUsageAfterLineIsInvoicedIsCarriedToNextPeriod(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.ingest("delta", "5")
@@ -273,9 +273,9 @@ func (s *subscriber) hear(invoice string) {
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
 }
 
-// TestTheWayOfBillingChangesAtTheNextBorder checks that a change between quantities and amounts applies from the next
-// period on.
-func TestTheWayOfBillingChangesAtTheNextBorder(t *testing.T) {
+// TestSwitchBetweenQuantitiesAndAmountsAppliesFromNextPeriod checks that a change between quantities and amounts
+// applies from the next period on.
+func TestSwitchBetweenQuantitiesAndAmountsAppliesFromNextPeriod(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")
@@ -302,9 +302,9 @@ func TestTheWayOfBillingChangesAtTheNextBorder(t *testing.T) {
 	require.Equal(t, "5000000", s.pending()[0].Amount.Add(s.pending()[1].Amount).String(), "the period began with amounts")
 }
 
-// TestWhoHasBillingCreditsIsNotChargedAmounts checks that a customer with billing credits at Stripe is not charged
-// amounts, because the credits apply only to metered prices.
-func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
+// TestCustomerWithBillingCreditsIsNotChargedAmounts checks that a customer with billing credits at Stripe is not
+// charged amounts, because the credits apply only to metered prices.
+func TestCustomerWithBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.fake.SetCredits("cus_1", 500)
@@ -321,9 +321,9 @@ func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	require.Len(t, s.pending(), 1)
 }
 
-// TestAWorkerThatDiesLeavesOneLine checks that the next worker sets the same line after a worker has stopped at any
-// step.
-func TestAWorkerThatDiesLeavesOneLine(t *testing.T) {
+// TestWorkerStopDoesNotDuplicateInvoiceLine checks that the next worker sets the same line after a worker has stopped
+// at any step.
+func TestWorkerStopDoesNotDuplicateInvoiceLine(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	for _, value := range []string{"5", "2"} {
@@ -341,7 +341,7 @@ func TestAWorkerThatDiesLeavesOneLine(t *testing.T) {
 	require.Equal(t, "7000000", s.pending()[0].Amount.String())
 }
 
-func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
+func TestVoidedLineIsWaivedUntilOperatorRebillsIt(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.ingest("delta", "5")
@@ -394,9 +394,9 @@ func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	})
 }
 
-// TestALineThatMissesItsInvoiceIsOnTheNextOne checks a line that is created after the renewal's draft. The
+// TestLineCreatedAfterRenewalDraftIsOnFollowingInvoice checks a line that is created after the renewal's draft. The
 // line waits for the following invoice and is treated as billed. It is reconciled when that invoice is final.
-func TestALineThatMissesItsInvoiceIsOnTheNextOne(t *testing.T) {
+func TestLineCreatedAfterRenewalDraftIsOnFollowingInvoice(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
 	s.ingest("delta", "5")

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
+func TestBatchSyncsOtherCustomersAfterCustomerIsRelinked(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	other, err := s.store.Customers.Create(t.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "other"}, clock.Now())
@@ -37,9 +37,9 @@ func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, activities.SyncBatchResult{Customers: 2, Failed: []metering.CustomerID{s.customer}}, result)
 }
 
-// TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing closes a batch's database connection after a different call in
+// TestBatchInterruptedAfterAnyCallReportsUsageOnce closes a batch's database connection after a different call in
 // each subtest. Reports that were sent and not recorded are sent again under the same key.
-func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
+func TestBatchInterruptedAfterAnyCallReportsUsageOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 10 // more calls than the batch makes until its last report is decided
 	for call := range calls {

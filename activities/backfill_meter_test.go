@@ -41,7 +41,7 @@ func TestABackfillCountsADayOnceHoweverOftenItRuns(t *testing.T) {
 	require.Equal(t, "3.5", totals[1].Usage.String())
 }
 
-func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
+func TestBackfillResumesAtLastHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.SetHeartbeatDetails(map[string]any{"done": 2, "events": 40})
@@ -62,9 +62,9 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 	require.Equal(t, 1, marked)
 }
 
-// TestABackfillIsPausedWhereWorkersWereKilled begins three attempts that do not finish, as if their workers were
+// TestBackfillIsPausedAfterThreeUnfinishedAttempts begins three attempts that do not finish, as if their workers were
 // killed. The fourth attempt counts nothing. After the backfill is resumed, the day is counted.
-func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
+func TestBackfillIsPausedAfterThreeUnfinishedAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	writer := b.store.NewWriter(dbtest.WriterOptions)

@@ -26,7 +26,7 @@ func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 	return hook.ID
 }
 
-func TestAnAttemptSaysWhatTheWebhookAnswered(t *testing.T) {
+func TestSendMessagesReturnsResponseOfWebhook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sealed, err := b.ring.Seal(b.tenant, seal.EndpointSecret, []byte("the endpoint's secret"))
@@ -46,7 +46,7 @@ func TestAnAttemptSaysWhatTheWebhookAnswered(t *testing.T) {
 	require.Equal(t, b.far.bodies[0], b.far.bodies[1])
 }
 
-func TestAWebhookIsNotBlamedForASecretThatWeCannotOpen(t *testing.T) {
+func TestUnreadableSecretDoesNotMarkWebhookAsFailing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	hook := b.hook(t, []byte("sealed with a key that is gone"))

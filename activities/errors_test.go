@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestACodeDecidesWhetherTemporalTriesAgain(t *testing.T) {
+func TestErrorCodeDecidesWhetherTemporalRetries(t *testing.T) {
 	t.Parallel()
 	for code, again := range map[metering.Code]bool{
 		metering.CodeInvalid: false, metering.CodeNotFound: false, metering.CodeConflict: false,
@@ -32,7 +32,7 @@ func TestACodeDecidesWhetherTemporalTriesAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotMeantToBeShownStaysInTheLog(t *testing.T) {
+func TestFailureHidesInternalErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		errors.New("canary"),
@@ -46,7 +46,7 @@ func TestWhatIsNotMeantToBeShownStaysInTheLog(t *testing.T) {
 	require.False(t, failure.NonRetryable())
 }
 
-func TestALeaseSaysWhenToComeBack(t *testing.T) {
+func TestRetryDelayIsTheWaitForTheLease(t *testing.T) {
 	t.Parallel()
 	var failure *temporal.ApplicationError
 	err := metering.Errorf(metering.CodeOverloaded, "it is being sent").Because(ledger.Busy{Wait: 7 * time.Second})
@@ -54,7 +54,7 @@ func TestALeaseSaysWhenToComeBack(t *testing.T) {
 	require.Equal(t, 7*time.Second, failure.NextRetryDelay())
 }
 
-func TestCancellationPassesThrough(t *testing.T) {
+func TestFailureKeepsContextCanceled(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, activities.Failure(nil))
 	require.ErrorIs(t, activities.Failure(context.Canceled), context.Canceled)
@@ -63,7 +63,7 @@ func TestCancellationPassesThrough(t *testing.T) {
 	require.NotContains(t, activities.Failure(stopped).Error(), "canary", "a worker that stops leaves it in a history")
 }
 
-func TestAnAttemptThatEndsEarlyIsNotACanceledRun(t *testing.T) {
+func TestUnlessCanceledTreatsMissedHeartbeatAsUnavailable(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("plan reports: %w", context.Canceled)
 	canceled, cancel := context.WithCancelCause(t.Context())

@@ -10,10 +10,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatNamesRowsThatAreGoneEnds calls activities with rows that a restored database lacks, as a run does that began
-// before the restore. Each activity succeeds or fails with an error that ends the run, so that no activity is retried
-// forever.
-func TestWhatNamesRowsThatAreGoneEnds(t *testing.T) {
+// TestActivitiesEndIfTheirRowsAreMissing calls activities with rows that a restored database lacks, as a run does that
+// began before the restore. Each activity succeeds or fails with an error that ends the run, so that no activity is
+// retried forever.
+func TestActivitiesEndIfTheirRowsAreMissing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	gone := activities.CustomerInput{TenantID: b.tenant, CustomerID: 987654}

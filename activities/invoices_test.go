@@ -80,7 +80,7 @@ func TestTheInvoicesOfAnOpenReconciliationAreListedOnceADay(t *testing.T) {
 	require.Equal(t, asked, s.calls("/v1/invoices"), "nothing is open")
 }
 
-func TestOneCustomersFailureStopsNobodysList(t *testing.T) {
+func TestListInvoicesContinuesAfterFailureOfOneCustomer(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")
@@ -124,7 +124,7 @@ func (s *subscriber) cancels(how string) {
 	s.happens(http.MethodDelete, "/v1/subscriptions/sub_1"+how, "")
 }
 
-func TestASubscriptionThatWasCanceledAtOnceHasNoOtherInvoice(t *testing.T) {
+func TestReconciliationIsCarriedAfterCancellationWithoutInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")
@@ -136,7 +136,7 @@ func TestASubscriptionThatWasCanceledAtOnceHasNoOtherInvoice(t *testing.T) {
 	s.lists(0)
 }
 
-func TestASubscriptionThatWasCanceledAtOnceIsBilledByItsLastInvoice(t *testing.T) {
+func TestImmediatelyCanceledSubscriptionIsBilledByItsLastInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")
@@ -146,7 +146,7 @@ func TestASubscriptionThatWasCanceledAtOnceIsBilledByItsLastInvoice(t *testing.T
 	require.Equal(t, "agreed 5", s.reconciled())
 }
 
-func TestADraftOfASubscriptionThatHasEndedIsWaitedFor(t *testing.T) {
+func TestReconciliationWaitsForDraftInvoiceOfEndedSubscription(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")

@@ -35,7 +35,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// TestSimulatedLivesAreLivedByTheRealParts replays recorded lives of billing's simulator with the database, the
+// TestSimulatedLivesReplayWithRealComponents replays recorded lives of billing's simulator with the database, the
 // activities, and receivers and the fake of Stripe over HTTP. It checks the reports of each plan, and whether the
 // customer is out of sync after each step. At the end, it checks all reports and periods, and the last statements at
 // receivers.
@@ -45,7 +45,7 @@ import (
 // and end with their subscription. An invoice is final when the simulator finalizes it, and its event arrives
 // at once. The totals of invoices are compared only through the usage that is treated as billed. Only
 // receivers get concurrent calls of workers.
-func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
+func TestSimulatedLivesReplayWithRealComponents(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func (s *subscriber) hearOwn() {
 	s.quiesce(nil)
 }
 
-func TestAMonthOfWhoHasNoSubscriptionIsOneInvoiceOfOurs(t *testing.T) {
+func TestMonthWithoutSubscriptionIsBilledByOneStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -121,7 +121,7 @@ func (s *subscriber) requireComplete(periods int) {
 	require.Equal(s, periods, complete)
 }
 
-func TestWhatComesLateIsOnTheNextInvoiceOfOurs(t *testing.T) {
+func TestLateUsageIsOnNextStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -144,9 +144,9 @@ func TestWhatComesLateIsOnTheNextInvoiceOfOurs(t *testing.T) {
 	s.requireComplete(3)
 }
 
-// TestAnInvoiceOfOursIsMadeOnce checks that, after a failed or lost answer, the next attempt finds the same invoice and
-// the same lines.
-func TestAnInvoiceOfOursIsMadeOnce(t *testing.T) {
+// TestStandaloneInvoiceIsCreatedOnceAfterFailedResponse checks that, after a failed or lost answer, the next attempt
+// finds the same invoice and the same lines.
+func TestStandaloneInvoiceIsCreatedOnceAfterFailedResponse(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]stripetest.Behaviour{
 		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats the call once
@@ -186,7 +186,7 @@ func TestAnInvoiceOfOursIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatDiesLeavesOneInvoiceOfOurs(t *testing.T) {
+func TestWorkerStopDoesNotDuplicateStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -214,9 +214,9 @@ func TestAWorkerThatDiesLeavesOneInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, "6000000", s.own()[0].Total.String())
 }
 
-// TestWhatAnInvoiceOfOursLacksIsCarried checks a standalone invoice that is finalized at Stripe before it has all
-// lines. The next invoice bills the missing lines.
-func TestWhatAnInvoiceOfOursLacksIsCarried(t *testing.T) {
+// TestNextInvoiceBillsLinesMissingFromStandaloneInvoice checks a standalone invoice that is finalized at Stripe before
+// it has all lines. The next invoice bills the missing lines.
+func TestNextInvoiceBillsLinesMissingFromStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -236,7 +236,7 @@ func TestWhatAnInvoiceOfOursLacksIsCarried(t *testing.T) {
 	require.Equal(t, "1000000", s.own()[1].Total.String())
 }
 
-func TestAVoidedInvoiceOfOursIsWaived(t *testing.T) {
+func TestVoidedStandaloneInvoiceIsWaived(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -251,9 +251,9 @@ func TestAVoidedInvoiceOfOursIsWaived(t *testing.T) {
 	require.Equal(t, "1000000", s.own()[1].Total.String())
 }
 
-// TestWhoSubscribesGoesOnWithTheSubscription checks that a customer that subscribes is billed by the subscription from
-// its start, and that nothing is billed twice.
-func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
+// TestNewSubscriptionBillsCustomerFromItsStart checks that a customer that subscribes is billed by the subscription
+// from its start, and that nothing is billed twice.
+func TestNewSubscriptionBillsCustomerFromItsStart(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -284,9 +284,9 @@ func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
 	require.Len(t, s.pending(), 2, "what comes late is on the subscription's next invoice")
 }
 
-// TestPropertyInvoicesOfOursChargeTheAmountsOnce checks that, after random steps, the invoices add up to the charges,
+// TestPropertyStandaloneInvoicesChargeAmountsOnce checks that, after random steps, the invoices add up to the charges,
 // to the cent. There are no more invoices than months.
-func TestPropertyInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
+func TestPropertyStandaloneInvoicesChargeAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	writer := store.NewWriter(dbtest.WriterOptions)
@@ -326,8 +326,9 @@ func (s *subscriber) pass(t *rapid.T) {
 	}
 }
 
-// TestAnInvoiceOfOursWaitsForAPause checks that a standalone invoice is not finalized while the customer is paused.
-func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
+// TestStandaloneInvoiceIsNotFinalizedDuringPause checks that a standalone invoice is not finalized while the customer
+// is paused.
+func TestStandaloneInvoiceIsNotFinalizedDuringPause(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -344,9 +345,9 @@ func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
 	require.Equal(t, "draft", s.own()[0].Status)
 }
 
-// TestAnInvoiceOfOursThatNobodyHeardOfIsListed checks that ListInvoices finds a standalone invoice if no event about it
-// has arrived.
-func TestAnInvoiceOfOursThatNobodyHeardOfIsListed(t *testing.T) {
+// TestListInvoicesFindsStandaloneInvoiceWithoutEvent checks that ListInvoices finds a standalone invoice if no event
+// about it has arrived.
+func TestListInvoicesFindsStandaloneInvoiceWithoutEvent(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	s.ingest("delta", "5")
@@ -360,7 +361,7 @@ func TestAnInvoiceOfOursThatNobodyHeardOfIsListed(t *testing.T) {
 	s.requireComplete(1)
 }
 
-func TestAnInvoiceOfOursIsSentIfTheTenantSaysSo(t *testing.T) {
+func TestStandaloneInvoiceUsesTenantsCollectionMethod(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
 	active, err := s.store.Providers.Active(t.Context(), s.tenant)
@@ -374,9 +375,9 @@ func TestAnInvoiceOfOursIsSentIfTheTenantSaysSo(t *testing.T) {
 	require.Equal(t, []any{"send_invoice", int64(14)}, []any{s.own()[0].Collection, s.own()[0].DaysUntilDue})
 }
 
-// TestARestoredDatabaseKnowsItsInvoicesOfOurs checks that a restored database finds standalone invoices and lines that
+// TestRestoredDatabaseFindsStandaloneInvoices checks that a restored database finds standalone invoices and lines that
 // were created after the backup. It neither creates nor bills them again.
-func TestARestoredDatabaseKnowsItsInvoicesOfOurs(t *testing.T) {
+func TestRestoredDatabaseFindsStandaloneInvoices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lines int  // lines that were set after the backup

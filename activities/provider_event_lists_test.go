@@ -70,7 +70,7 @@ func (s *subscriber) calls(path string) (n int) {
 	return n
 }
 
-func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
+func TestListEventsFindsUndeliveredProviderEventsInPages(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	require.NoError(t, s.fake.Seed(&stripetest.Seed{
@@ -121,9 +121,9 @@ func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
 	require.Contains(t, missed, activities.MissedEvent{RowID: again.Row, CustomerID: s.customer}, "it came after all, and is the same row")
 }
 
-// TestAWalkThatIsCutShortLosesNothing checks that an interrupted read of the provider's list of events
+// TestInterruptedProviderEventListContinuesAtPosition checks that an interrupted read of the provider's list of events
 // continues at its position. The next read lists the events that happened in the meantime.
-func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
+func TestInterruptedProviderEventListContinuesAtPosition(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	changes := func(n int) {
@@ -147,9 +147,9 @@ func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 	require.Equal(t, activities.ListEventsResult{}, s.listEvents())
 }
 
-// TestAGapHasTheInvoicesListed checks that the connection's invoices become due for listing if the provider no longer
-// lists events that may have been missed.
-func TestAGapHasTheInvoicesListed(t *testing.T) {
+// TestInvoicesBecomeDueForListingAfterGapInProviderEvents checks that the connection's invoices become due for listing
+// if the provider no longer lists events that may have been missed.
+func TestInvoicesBecomeDueForListingAfterGapInProviderEvents(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
 	s.uses("5")

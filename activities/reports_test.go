@@ -25,7 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-func TestAFailedAttemptGivesItsLeaseBack(t *testing.T) {
+func TestFailedSendReleasesLeaseOfReport(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -41,7 +41,7 @@ func TestAFailedAttemptGivesItsLeaseBack(t *testing.T) {
 	require.Equal(t, b.far.bodies[0], b.far.bodies[2])
 }
 
-func TestAReceiversWishIsPassedOn(t *testing.T) {
+func TestRetryDelayIsTheReceiversRetryAfter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -58,7 +58,7 @@ func nextRetry(t *testing.T, err error) time.Duration {
 	return failure.NextRetryDelay()
 }
 
-func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
+func TestSendReportFailsIfSecretIsSealedWithUnknownKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other, err := seal.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
@@ -72,7 +72,7 @@ func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	require.Equal(t, billing.Sending, b.state(t, send.ReportID), "nobody has refused it")
 }
 
-func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
+func TestRefusedReportIsRejectedWithProvidersError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -86,9 +86,9 @@ func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
 	require.EqualValues(t, 2, again.Send[0].Number)
 }
 
-// TestOnlyOneSendsAReportAtATime checks that a second concurrent send of a report fails, with a retry delay until the
-// end of the first lease.
-func TestOnlyOneSendsAReportAtATime(t *testing.T) {
+// TestConcurrentSendOfReportFailsUntilLeaseEnds checks that a second concurrent send of a report fails, with a retry
+// delay until the end of the first lease.
+func TestConcurrentSendOfReportFailsUntilLeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -105,7 +105,7 @@ func TestOnlyOneSendsAReportAtATime(t *testing.T) {
 	require.Len(t, b.far.bodies, 1)
 }
 
-func TestManyWhoSendAReportAtOnceSendItOnce(t *testing.T) {
+func TestConcurrentSendsOfReportDeliverItOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -141,7 +141,7 @@ func (b *bench) dying(t *testing.T) *activities.Activities {
 	return activities.New(activities.Config{Store: store, Keyring: b.ring, Webhook: b.far, Providers: b.far.registry(), Metrics: activities.NewMetrics(nil), Now: func() time.Time { return b.now }})
 }
 
-func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
+func TestAcceptedReportWithUnrecordedOutcomeIsSentAgainUnchanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	send := b.planned(t)
@@ -161,10 +161,10 @@ func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
 	require.Equal(t, b.far.ids[0], b.far.ids[1])
 }
 
-// TestAReplacedConnectionLeavesNothingOnItsWay checks that an undecided report to a replaced connection is
+// TestUndecidedReportIsNotSentAfterConnectionIsReplaced checks that an undecided report to a replaced connection is
 // not sent to the new one. Its outcome is unknown if it may have arrived; otherwise it is rejected. The
 // undecided report does not delay reports to the new connection.
-func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
+func TestUndecidedReportIsNotSentAfterConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		dies  bool // the worker stops after the receiver has the report
@@ -212,9 +212,9 @@ func (b *bench) state(t *testing.T, report uuid.UUID) (state billing.State) {
 	return state
 }
 
-// TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce checks that Stripe counts a report once if the worker did not
+// TestStripeCountsReportWithUnrecordedAnswerOnce checks that Stripe counts a report once if the worker did not
 // record the answer. Stripe recognizes the repeated report by its key.
-func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
+func TestStripeCountsReportWithUnrecordedAnswerOnce(t *testing.T) {
 	t.Parallel()
 	for _, meter := range inAllWays {
 		t.Run(meter, func(t *testing.T) {
@@ -238,10 +238,10 @@ func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatAFormerSubscriptionMayHaveIsInDoubt checks that an unrecorded report has an unknown outcome after the
+// TestUnrecordedReportToPreviousSubscriptionIsInDoubt checks that an unrecorded report has an unknown outcome after the
 // customer's subscription has changed. No count shows whether the previous subscription has the report, so an operator
 // has to check.
-func TestWhatAFormerSubscriptionMayHaveIsInDoubt(t *testing.T) {
+func TestUnrecordedReportToPreviousSubscriptionIsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")
@@ -260,9 +260,9 @@ func TestWhatAFormerSubscriptionMayHaveIsInDoubt(t *testing.T) {
 	require.Equal(t, "5", s.fake.Quantity("si_delta").String(), "it is not sent again")
 }
 
-// TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal checks that a refusal does not reject a report with an earlier
-// attempt that may have arrived.
-func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
+// TestReportThatMayHaveArrivedIsNotRejectedByLaterRefusal checks that a refusal does not reject a report with an
+// earlier attempt that may have arrived.
+func TestReportThatMayHaveArrivedIsNotRejectedByLaterRefusal(t *testing.T) {
 	t.Parallel()
 	const events = "/v1/billing/meter_events"
 	for name, arrived := range map[string]bool{"it arrived": true, "it did not": false} {
@@ -300,9 +300,9 @@ func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	}
 }
 
-// TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal checks that a refusal does not reject a statement with an
-// earlier attempt that may have arrived. A new receiver gets only the other units. The same receiver gets the statement
-// again.
+// TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal checks that a refusal does not reject a statement with
+// an earlier attempt that may have arrived. A new receiver gets only the other units. The same receiver gets the
+// statement again.
 func TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T) (b *bench, send activities.SendReportInput) {
@@ -338,9 +338,9 @@ func TestAStatementThatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) 
 	})
 }
 
-// TestAStatementThatABatchWasRefusedNeverArrived checks that a batch plans a refused statement again, so that the
+// TestStatementRefusedInBatchCountsAsNotArrived checks that a batch plans a refused statement again, so that the
 // customer's own run does not take the refusal for an attempt that may have arrived. A new receiver gets all units.
-func TestAStatementThatABatchWasRefusedNeverArrived(t *testing.T) {
+func TestStatementRefusedInBatchCountsAsNotArrived(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T) (b *bench, send activities.SendReportInput) {
 		t.Helper()
@@ -377,9 +377,9 @@ func (b *bench) stated(t *testing.T) string {
 	return message.Data.Meters[0].Usage.String()
 }
 
-// TestWhatStripeShowsADayLateIsNotReportedAgain checks that a report that Stripe's summaries do not show within a day
-// is not sent again. Only the final invoice shows whether Stripe has dropped it.
-func TestWhatStripeShowsADayLateIsNotReportedAgain(t *testing.T) {
+// TestReportMissingFromSummariesForADayIsNotSentAgain checks that a report that Stripe's summaries do not show within a
+// day is not sent again. Only the final invoice shows whether Stripe has dropped it.
+func TestReportMissingFromSummariesForADayIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")
@@ -392,9 +392,9 @@ func TestWhatStripeShowsADayLateIsNotReportedAgain(t *testing.T) {
 	require.Equal(t, "5", s.fake.Quantity("si_delta").String())
 }
 
-// TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal checks that usage that Stripe accepted and dropped is charged after
-// the invoice is final. Only the final invoice shows that Stripe dropped it.
-func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
+// TestUsageThatStripeDropsIsChargedAfterInvoiceIsFinal checks that usage that Stripe accepted and dropped is charged
+// after the invoice is final. Only the final invoice shows that Stripe dropped it.
+func TestUsageThatStripeDropsIsChargedAfterInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")
@@ -426,8 +426,8 @@ func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
 	require.Len(t, s.fake.State().Accounts[0].Pending, 1, "once")
 }
 
-// TestCountsAloneAreRead checks that ReadProvider reads only summaries if Counts is set.
-func TestCountsAloneAreRead(t *testing.T) {
+// TestReadProviderWithCountsReadsOnlySummaries checks that ReadProvider reads only summaries if Counts is set.
+func TestReadProviderWithCountsReadsOnlySummaries(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")

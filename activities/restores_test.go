@@ -230,10 +230,10 @@ func (d *drill) requireAllBilled() {
 	require.Equal(d, used.String(), billed.String())
 }
 
-// TestARestoredDatabaseKnowsWhatWasChargedForLateUsage checks a period that ended, closed and was adjusted after the
+// TestRestoredDatabaseDoesNotChargeLateUsageTwice checks a period that ended, closed and was adjusted after the
 // backup. The restored database closes it again, and does not charge late usage twice, even if the backup contains no
 // report.
-func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
+func TestRestoredDatabaseDoesNotChargeLateUsageTwice(t *testing.T) {
 	t.Parallel()
 	for name, reported := range map[string]bool{"ReportsAreKnown": true, "NoneIs": false} {
 		t.Run(name, func(t *testing.T) {
@@ -267,9 +267,9 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	}
 }
 
-// TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt checks a report that was planned at the backup and may have
+// TestReportPlannedAtBackupAndRefusedAfterRestoreIsInDoubt checks a report that was planned at the backup and may have
 // been sent after it. A refusal after the end of its period does not show that the report did not arrive.
-func TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt(t *testing.T) {
+func TestReportPlannedAtBackupAndRefusedAfterRestoreIsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
 	d.ingest("record", "5")
@@ -285,9 +285,9 @@ func TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt(t *testing.T) {
 	require.Equal(t, billing.InDoubt, sent.State, sent.Response)
 }
 
-// TestARestoredDatabaseKnowsWhatLinesWereSetTo checks that a restored database finds lines that were created or changed
-// after the backup. It finds the last amount of a pending line, and the invoiced amount of an invoiced line.
-func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
+// TestRestoredDatabaseFindsAmountsOfInvoiceLines checks that a restored database finds lines that were created or
+// changed after the backup. It finds the last amount of a pending line, and the invoiced amount of an invoiced line.
+func TestRestoredDatabaseFindsAmountsOfInvoiceLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
@@ -342,10 +342,10 @@ func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
 	}
 }
 
-// TestLinesThatWerePlannedAtABackupAreFound checks reports that were planned at the backup and set invoice lines after
-// it, except the first report. Each outcome is unknown until the lines are read, and no report is sent until then. A
-// line names the report that set it.
-func TestLinesThatWerePlannedAtABackupAreFound(t *testing.T) {
+// TestRestoredDatabaseFindsLinesSetByReportsPlannedAtBackup checks reports that were planned at the backup and set
+// invoice lines after it, except the first report. Each outcome is unknown until the lines are read, and no report is
+// sent until then. A line names the report that set it.
+func TestRestoredDatabaseFindsLinesSetByReportsPlannedAtBackup(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
 	d.charge()
@@ -376,9 +376,10 @@ func TestLinesThatWerePlannedAtABackupAreFound(t *testing.T) {
 	d.requireAllCharged()
 }
 
-// TestARestoredDatabaseLeavesALineAsItWasEdited checks that a line keeps its amount if an operator lowered it at Stripe
-// after the backup. The restored database finds the amount that Odometer had set, and does not charge the difference.
-func TestARestoredDatabaseLeavesALineAsItWasEdited(t *testing.T) {
+// TestRestoredDatabaseKeepsLineAmountThatOperatorLowered checks that a line keeps its amount if an operator lowered it
+// at Stripe after the backup. The restored database finds the amount that Odometer had set, and does not charge the
+// difference.
+func TestRestoredDatabaseKeepsLineAmountThatOperatorLowered(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
 	d.charge()

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
+func TestEventsAreDroppedOnlyIfRetentionIsSet(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store, _ := dbtest.Fresh(t)

@@ -84,10 +84,10 @@ func (s *subscriber) hearAll(known int) int {
 	return len(invoices)
 }
 
-// TestASecondSubscriptionIsAStreamOfItsOwn checks that two subscriptions have separate periods. The same time
+// TestSecondSubscriptionHasItsOwnBillingSchedule checks that two subscriptions have separate periods. The same time
 // can lie in a closed period of one subscription and in an open period of the other. Each unit is billed by
 // the subscription with an item for its meter.
-func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
+func TestSecondSubscriptionHasItsOwnBillingSchedule(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
 	s.ingest("delta", "3")
@@ -201,9 +201,9 @@ func meterNamed(s *subscriber, slug string) metering.MeterID {
 	return m.ID
 }
 
-// TestAmountsAreChargedOnTheInvoicesOfTheirStream checks that amounts are charged on the invoices of the subscription
-// with the meter's price.
-func TestAmountsAreChargedOnTheInvoicesOfTheirStream(t *testing.T) {
+// TestAmountsAreChargedOnInvoicesOfTheMetersSubscription checks that amounts are charged on the invoices of the
+// subscription with the meter's price.
+func TestAmountsAreChargedOnInvoicesOfTheMetersSubscription(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
 	s.charged = true
@@ -228,9 +228,9 @@ func TestAmountsAreChargedOnTheInvoicesOfTheirStream(t *testing.T) {
 	s.requireReconciled("seats", "0.07 of 0.07 are invoiced: agreed")
 }
 
-// TestAStreamKeepsTheWayInWhichItsPeriodIsBilled checks that current periods are still billed in quantities after the
-// tenant switches to amounts.
-func TestAStreamKeepsTheWayInWhichItsPeriodIsBilled(t *testing.T) {
+// TestCurrentPeriodStaysBilledInQuantitiesAfterSwitchToAmounts checks that current periods are still billed in
+// quantities after the tenant switches to amounts.
+func TestCurrentPeriodStaysBilledInQuantitiesAfterSwitchToAmounts(t *testing.T) {
 	t.Parallel()
 	s, _ := newBeside(t)
 	s.ingest("seats", "5")
@@ -242,11 +242,11 @@ func TestAStreamKeepsTheWayInWhichItsPeriodIsBilled(t *testing.T) {
 	require.Empty(t, s.pending())
 }
 
-// TestAMeterMovesToAnotherStreamWhereItsPeriodEnds checks a meter with a price that moves to another subscription. The
-// previous subscription bills the meter until the end of the period in which it was reported there. Then the other
+// TestMeterMovesToAnotherBillingScheduleAtItsPeriodEnd checks a meter with a price that moves to another subscription.
+// The previous subscription bills the meter until the end of the period in which it was reported there. Then the other
 // subscription bills it. No usage is billed twice. Late usage is billed by the subscription that billed the meter at
 // that time.
-func TestAMeterMovesToAnotherStreamWhereItsPeriodEnds(t *testing.T) {
+func TestMeterMovesToAnotherBillingScheduleAtItsPeriodEnd(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "3")
@@ -328,9 +328,9 @@ func (s *subscriber) digested() []string {
 	return all
 }
 
-// TestWhateverHappensTwoSubscriptionsBillWhatWasUsed checks that, after random steps, both subscriptions together bill
+// TestTwoSubscriptionsBillAllUsageAfterRandomSteps checks that, after random steps, both subscriptions together bill
 // all usage at the prices of its meters.
-func TestWhateverHappensTwoSubscriptionsBillWhatWasUsed(t *testing.T) {
+func TestTwoSubscriptionsBillAllUsageAfterRandomSteps(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -396,10 +396,10 @@ func (s *subscriber) sendWithTrouble(random *rand.Rand) {
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-// TestAReceiverOfStatementsIsSentOneStream checks that a receiver of statements gets one billing schedule
+// TestReceiverOfStatementsGetsOneBillingSchedule checks that a receiver of statements gets one billing schedule
 // after it replaces Stripe. A meter of another schedule joins that schedule at the end of the meter's current
 // period. The meter's reported usage stays with the meter's current period.
-func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
+func TestReceiverOfStatementsGetsOneBillingSchedule(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
 	s.ingest("delta", "3")

@@ -433,7 +433,7 @@ func (s *subscriber) requireCounted(t *rapid.T) {
 	}
 }
 
-func TestPropertyWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
+func TestPropertyStripeBillsAllUsageAfterRandomSteps(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	writer := store.NewWriter(dbtest.WriterOptions)

@@ -12,7 +12,7 @@ import (
 
 const firstInstant = "0001-01-01T00:00:00Z" // Go's zero Time
 
-func TestTheFirstInstantIsNotAnAbsentOne(t *testing.T) {
+func TestFirstInstantAsParameterIsNotTreatedAsOmitted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -52,7 +52,7 @@ func TestTheFirstInstantIsNotAnAbsentOne(t *testing.T) {
 	require.Equal(t, "query.at", p.Errors[0].Location)
 }
 
-func TestAnExportIsOfThirtyDaysUpToNowAndOfTheHourAfter(t *testing.T) {
+func TestExportDefaultRangeIsLastThirtyDaysAndNextHour(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ago := func(d time.Duration) string { return b.now().Add(-d).UTC().Format(time.RFC3339) }

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestWhatIsArchivedIsLeftOutOfLists(t *testing.T) {
+func TestListsExcludeArchivedResources(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -60,10 +60,10 @@ func TestAnArchivedMeterCountsNoFurtherEvents(t *testing.T) {
 	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
 }
 
-// TestAMeterIsArchivedWhileItsPastIsCounted checks that a meter can be archived during its backfill, which then
+// TestMeterCanBeArchivedDuringItsBackfill checks that a meter can be archived during its backfill, which then
 // ends. Events that the backfill has not counted are counted by a new backfill after the meter is unarchived. If the
 // backfill was of a changed definition, the meter keeps the previous one.
-func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
+func TestMeterCanBeArchivedDuringItsBackfill(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
@@ -105,7 +105,7 @@ func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/usage/summary?customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total_usage":5`, "where hours are cut too")
 }
 
-func TestAnArchivedCustomersEventHasItBack(t *testing.T) {
+func TestNewEventUnarchivesItsCustomer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -120,10 +120,10 @@ func TestAnArchivedCustomersEventHasItBack(t *testing.T) {
 	require.Len(t, b.audited(t, "customer.unarchive"), 1)
 }
 
-// TestWhoIsArchivedOrErasedIsChargedBasePrices checks that a customer is still charged base prices after it is
+// TestArchivedOrErasedCustomerIsChargedBasePrices checks that a customer is still charged base prices after it is
 // archived or erased, and after its plan and meter are archived. Archiving affects lists, and erasing affects names;
 // neither affects charges. Assigning a plan with a base price of 0 ends the charges.
-func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
+func TestArchivedOrErasedCustomerIsChargedBasePrices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

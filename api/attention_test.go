@@ -36,7 +36,7 @@ func (b *bundle) listAttention(t *testing.T, query string) (page client.Attentio
 	return page
 }
 
-func TestWhatNeedsAttentionIsCountedAndPaged(t *testing.T) {
+func TestAttentionItemsAreCountedAndPaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)

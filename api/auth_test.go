@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAKeyHasItsScopesFormAndWorks(t *testing.T) {
+func TestAPIKeyHasPrefixOfItsScopeAndWorks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for scope, prefix := range map[metering.Scope]string{
@@ -34,7 +34,7 @@ func TestAKeyHasItsScopesFormAndWorks(t *testing.T) {
 	}
 }
 
-func TestWithoutALiveKeyTheAnswerIs401(t *testing.T) {
+func TestRequestWithoutValidAPIKeyReturns401(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	altered := strings.ToUpper(b.key[len(b.key)-1:])
@@ -52,7 +52,7 @@ func TestWithoutALiveKeyTheAnswerIs401(t *testing.T) {
 	}
 }
 
-func TestARevokedKeyIsInvalidAtOnce(t *testing.T) {
+func TestRevokedAPIKeyIsRefusedImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 20 {
@@ -87,7 +87,7 @@ func TestARevokedKeyIsInvalidAtOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyIsShownOnceAndListedWithoutItself(t *testing.T) {
+func TestAPIKeyIsShownOnlyWhenCreated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := b.send(t, "POST", "/v1/api-keys", `{"name":"CI","scope":"ingest_only"}`)
@@ -113,7 +113,7 @@ func TestAnExpiredKeyIsInvalid(t *testing.T) {
 	b.send(t, "GET", "/v1/customers", "", header).problem(t, 401, "unauthorized")
 }
 
-func TestAnotherTenantsThingsAreNotFound(t *testing.T) {
+func TestResourcesOfAnotherTenantAreNotFound(t *testing.T) {
 	t.Parallel()
 	ours, theirs := setup(t), setup(t)
 	theirs.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
@@ -132,7 +132,7 @@ func TestAnotherTenantsThingsAreNotFound(t *testing.T) {
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/meters", "").status)
 }
 
-func TestWhenAKeyWasLastUsedIsNotedOnceAMinute(t *testing.T) {
+func TestAPIKeyLastUsedTimeIsUpdatedOncePerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	began := b.now().Truncate(time.Second)

@@ -149,9 +149,9 @@ func (b *bundle) make(t *testing.T, c call, as credential) int {
 	return b.send(t, c.method, c.path, body, as.headers(body)...).status
 }
 
-// TestEveryOperationLetsInWhomTheTableSays calls every operation with an API key and an HMAC secret of each scope.
-// It repeats the calls after the credential has expired, and after it is revoked.
-func TestEveryOperationLetsInWhomTheTableSays(t *testing.T) {
+// TestEveryOperationAllowsScopesOfPermissionTable calls every operation with an API key and an HMAC secret of each
+// scope. It repeats the calls after the credential has expired, and after it is revoked.
+func TestEveryOperationAllowsScopesOfPermissionTable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	calls := b.calls(t)
@@ -185,7 +185,7 @@ func TestEveryOperationLetsInWhomTheTableSays(t *testing.T) {
 	}
 }
 
-func TestWithoutCredentialsNothingIsDone(t *testing.T) {
+func TestOperationsWithoutCredentialsReturn401(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, c := range b.calls(t) {
@@ -193,9 +193,9 @@ func TestWithoutCredentialsNothingIsDone(t *testing.T) {
 	}
 }
 
-// TestAnotherTenantsAdminFindsNothingOfOurs checks that calls for resources of this tenant return 404 to an admin of
+// TestAdminOfAnotherTenantFindsNoResources checks that calls for resources of this tenant return 404 to an admin of
 // another tenant. A call with a body that is validated first may return 422.
-func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
+func TestAdminOfAnotherTenantFindsNoResources(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := dbtest.Tenant(t, b.store)
@@ -214,9 +214,9 @@ func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
 	}
 }
 
-// TestNobodyMakesWhatMayDoMoreThanThemselves checks that only admin credentials can create API keys and HMAC
+// TestOnlyAdminCredentialsCreateCredentials checks that only admin credentials can create API keys and HMAC
 // secrets.
-func TestNobodyMakesWhatMayDoMoreThanThemselves(t *testing.T) {
+func TestOnlyAdminCredentialsCreateCredentials(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, scope := range scopes {

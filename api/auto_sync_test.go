@@ -69,7 +69,7 @@ func TestAutoSyncFollowsItsSettings(t *testing.T) {
 	require.Empty(t, b.temporal.schedules.all)
 }
 
-func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
+func TestAutoSyncSettingsSavedWithoutTemporalAreAppliedLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.temporal.down.Store(true)
@@ -86,7 +86,7 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 	require.True(t, found, "the worker applies them")
 }
 
-func TestSettingsThatTheScheduleHasDroppedAreNotShownAsFollowed(t *testing.T) {
+func TestAutoSyncSettingsMissingInScheduleAreNotShownAsApplied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"hourly"}`).AppliedAt)

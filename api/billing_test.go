@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-func TestAPreviewChargesByTheRule(t *testing.T) {
+func TestBillingPreviewAddsBasePriceAndOverage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -37,7 +37,7 @@ func TestAPreviewChargesByTheRule(t *testing.T) {
 		[4]string{items[1].MeterSlug, items[1].Usage.String(), items[1].UnitPrice.String(), items[1].Amount.String()})
 }
 
-func TestRevenueIsRoundedAsWhatIsBilled(t *testing.T) {
+func TestRevenueAddsRoundedChargesOfCustomers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -54,7 +54,7 @@ func TestRevenueIsRoundedAsWhatIsBilled(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"JPY","amount":15,"customers":4`)
 }
 
-func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
+func TestSecondPriceAppliesFromNextPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -76,7 +76,7 @@ func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
 	require.Equal(t, "2", pricing.JSON200.Current.BasePrice.String())
 }
 
-func TestAPriceThatBreaksARuleNamesItsField(t *testing.T) {
+func TestErrorOfInvalidPriceNamesItsField(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -122,9 +122,9 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	require.Contains(t, got.body, `"secret_last_four":"`+webhookSecret[len(webhookSecret)-4:]+`"`)
 }
 
-// TestAReceiverThatVerifiesIsGivenItsSecretFirst creates the secret before it saves the provider, because saving
+// TestReceiverSecretCanBeCreatedBeforeProviderIsSaved creates the secret before it saves the provider, because saving
 // sends a ping that is signed with the secret.
-func TestAReceiverThatVerifiesIsGivenItsSecretFirst(t *testing.T) {
+func TestReceiverSecretCanBeCreatedBeforeProviderIsSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := b.send(t, "POST", "/v1/billing/providers/webhook/secret", "")
@@ -143,7 +143,7 @@ func TestAReceiverThatVerifiesIsGivenItsSecretFirst(t *testing.T) {
 	b.send(t, "POST", "/v1/billing/providers/none/secret", "").problem(t, 422, "invalid")
 }
 
-func TestASecretMadeHereIsShownOnce(t *testing.T) {
+func TestCreatedProviderSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -157,7 +157,7 @@ func TestASecretMadeHereIsShownOnce(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/billing/provider", "").body, *provider.Secret)
 }
 
-func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
+func TestReceiverKeepsSecretAndConnectionWhenURLChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one := httptest.NewServer(receiver.NewIgnoringTime(webhookSecret))
@@ -190,7 +190,7 @@ func (b *bundle) provided(t testing.TB) {
 
 const syncAcme = `{"customer_external_id":"acme"}`
 
-func TestWithoutAProviderNothingIsSynced(t *testing.T) {
+func TestSyncWithoutProviderIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 404, "not_found")
@@ -198,9 +198,9 @@ func TestWithoutAProviderNothingIsSynced(t *testing.T) {
 	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 409, "no_provider")
 }
 
-// TestRequestedSyncsAreUrgentUpToABound checks that only a bounded number of requested syncs per minute precedes
+// TestUrgentSyncRequestsAreLimitedPerMinute checks that only a bounded number of requested syncs per minute precedes
 // scheduled syncs, for each tenant and for all tenants together.
-func TestRequestedSyncsAreUrgentUpToABound(t *testing.T) {
+func TestUrgentSyncRequestsAreLimitedPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = time.Nanosecond })
 	const urgent, scheduled = 1, 4
@@ -227,9 +227,9 @@ func TestRequestedSyncsAreUrgentUpToABound(t *testing.T) {
 	request(tenants[5], 1, urgent)
 }
 
-// TestEventsOfAProviderAreUrgentUpToABound checks that only a bounded number of events per minute precedes scheduled
+// TestUrgentProviderEventsAreLimitedPerMinute checks that only a bounded number of events per minute precedes scheduled
 // syncs, for each tenant and for all tenants together. Requested syncs have a bound of their own.
-func TestEventsOfAProviderAreUrgentUpToABound(t *testing.T) {
+func TestUrgentProviderEventsAreLimitedPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = time.Nanosecond }).striped(t)
 	const urgent, scheduled = 1, 4
@@ -277,7 +277,7 @@ func TestAProviderIsDeleted(t *testing.T) {
 	b.provided(t)
 }
 
-func TestASyncAnswersWithItsRun(t *testing.T) {
+func TestSyncResponseContainsOutcomeOfRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = dbtest.Deadline })
 	b.provided(t)
@@ -303,7 +303,7 @@ func TestASyncAnswersWithItsRun(t *testing.T) {
 	setup(t).send(t, "GET", run.StatusUrl, "").problem(t, 404, "not_found")
 }
 
-func TestASyncThatCannotBeStartedIsTakenBack(t *testing.T) {
+func TestSyncRequestIsWithdrawnIfTemporalIsDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
@@ -318,7 +318,7 @@ func TestASyncThatCannotBeStartedIsTakenBack(t *testing.T) {
 	require.Zero(t, pass.Requests)
 }
 
-func TestALongSyncIsAnswered202(t *testing.T) {
+func TestLongSyncReturns202(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)

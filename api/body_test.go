@@ -49,7 +49,7 @@ func stranger(n int) string { return from(fmt.Sprintf("100.64.%d.%d", n/256, n%2
 // chunk returns one chunk of a body without a declared length.
 func chunk(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
 
-func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
+func TestStalledBodiesDoNotBlockOtherRequests(t *testing.T) {
 	t.Parallel()
 	ours := setup(t).strict(t, 1_000_000)
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
@@ -148,7 +148,7 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsTooSlowEnds(t *testing.T) {
+func TestSlowRequestBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replicaWithin(t, 200*time.Millisecond)
 	heads := [][]string{
@@ -185,10 +185,10 @@ func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
 	return other
 }
 
-// TestAClientThatSendsBeforeItReadsSeesTheAnswer checks that a client gets the response although it sends its
+// TestClientThatSendsWholeBodyFirstGetsResponse checks that a client gets the response although it sends its
 // whole body before it reads. Python's http.client does so. If the server responded before the end of the body and
 // read no further, such a client would get a broken pipe.
-func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
+func TestClientThatSendsWholeBodyFirstGetsResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -234,9 +234,9 @@ func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAClientThatWaitsIsNotWaitedFor checks that the server refuses a large body without waiting for it. curl
+// TestLargeBodyIsRefusedBefore100Continue checks that the server refuses a large body without waiting for it. curl
 // sends a large body only after a 100 Continue.
-func TestAClientThatWaitsIsNotWaitedFor(t *testing.T) {
+func TestLargeBodyIsRefusedBefore100Continue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	conn := b.stall(t, "", toBatch, "Authorization: Bearer "+b.key, "Content-Length: 9000000", "Expect: 100-continue")
@@ -248,9 +248,9 @@ func TestAClientThatWaitsIsNotWaitedFor(t *testing.T) {
 	require.Equal(t, 413, response.StatusCode)
 }
 
-// TestABodyThatIsTooLargeIsRefusedForItsSize checks that a body above the maximum of its operation gets 413 although
-// too little memory is free for it. After a 503, the client would repeat the request in vain.
-func TestABodyThatIsTooLargeIsRefusedForItsSize(t *testing.T) {
+// TestTooLargeBodyReturns413EvenWithoutFreeMemory checks that a body above the maximum of its operation gets 413
+// although too little memory is free for it. After a 503, the client would repeat the request in vain.
+func TestTooLargeBodyReturns413EvenWithoutFreeMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	refused := b.replica(t, func(d *api.Deps) { d.BodyBytes = 1 << 20 })
@@ -266,7 +266,7 @@ func TestABodyThatIsTooLargeIsRefusedForItsSize(t *testing.T) {
 	require.NotContains(t, refused.send(t, "GET", "/readyz", "").body, "exhausted")
 }
 
-func TestAnEncodedBodyIsRefused(t *testing.T) {
+func TestBodyWithContentEncodingIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestRequestsThatComeDuringALookupShareTheNextOne(t *testing.T) {
+func TestRequestsDuringLookupShareNextLookup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads [][]string
@@ -53,7 +53,7 @@ func TestRequestsThatComeDuringALookupShareTheNextOne(t *testing.T) {
 	})
 }
 
-func TestAFailedLookupIsUnavailableAndTheNextOneWorks(t *testing.T) {
+func TestFailedLookupReturnsUnavailableAndNextLookupWorks(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("connection refused")
 	c := &coalescer[string, string]{timeout: time.Minute, run: readCredentials(func(context.Context, []string) (map[string]string, error) { return nil, failure })}

@@ -92,7 +92,7 @@ func (b *bundle) addUnpriced(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"call","value":2}`)
 }
 
-func TestAFirstPriceIsConfirmed(t *testing.T) {
+func TestFirstPriceRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	period := billing.CalendarPeriod(b.now(), time.UTC)
@@ -109,9 +109,9 @@ func TestAFirstPriceIsConfirmed(t *testing.T) {
 	require.Equal(t, "50 USD", b.preview(t))
 }
 
-// TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed checks that a write needs no confirmation unless it changes
+// TestWriteThatChangesNoChargeNeedsNoConfirmation checks that a write needs no confirmation unless it changes
 // how begun billing periods are charged. Neither a write before the first customer exists nor a free price does so.
-func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
+func TestWriteThatChangesNoChargeNeedsNoConfirmation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ok := func(method, path, body string) {
@@ -133,9 +133,9 @@ func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
 	b.unconfirmed(t, "PUT", "/v1/meters/free/pricing", `{"overage_rate":1,"effective_from":"2020-01-01T00:00:00Z"}`)
 }
 
-// TestARateIsConfirmedBeforeThereIsUsage checks that a rate needs a confirmation although the charges are 0 before
-// and after. Later usage is charged at the rate.
-func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
+// TestRateRequiresConfirmationEvenWithoutUsage checks that a rate needs a confirmation although the charges are 0
+// before and after. Later usage is charged at the rate.
+func TestRateRequiresConfirmationEvenWithoutUsage(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	b.meter(t, "other", "other")
@@ -144,9 +144,9 @@ func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
 	require.Empty(t, c.Changes)
 }
 
-// TestAnotherCurrencyOfLaterPeriodsIsConfirmed checks that no write silently charges later billing periods in a
+// TestCurrencyChangeOfLaterPeriodsRequiresConfirmation checks that no write silently charges later billing periods in a
 // currency other than that in which the customers are billed.
-func TestAnotherCurrencyOfLaterPeriodsIsConfirmed(t *testing.T) {
+func TestCurrencyChangeOfLaterPeriodsRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -187,7 +187,7 @@ func TestAnotherCurrencyOfLaterPeriodsIsConfirmed(t *testing.T) {
 	require.Equal(t, 200, b.confirmed(t, "POST", own+"/end", later).status)
 }
 
-func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
+func TestConfirmationTokenIsForOneChangeAndTenant(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
@@ -220,9 +220,9 @@ func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
 	b.unconfirmed(t, "PUT", setPrice, withToken(t, `{"base_price":1,"effective_from":"2020-01-01T00:00:00Z"}`, token))
 }
 
-// TestATokenEndsWithItsCatalogAndItsPeriods checks that a token becomes invalid when the catalog changes or
-// another billing period begins. Usage does not affect the token.
-func TestATokenEndsWithItsCatalogAndItsPeriods(t *testing.T) {
+// TestConfirmationTokenExpiresOnCatalogChangeOrNewPeriod checks that a token becomes invalid when the catalog changes
+// or another billing period begins. Usage does not affect the token.
+func TestConfirmationTokenExpiresOnCatalogChangeOrNewPeriod(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	b.meter(t, "other", "other")
@@ -244,7 +244,7 @@ func TestATokenEndsWithItsCatalogAndItsPeriods(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "PUT", setPrice, withToken(t, someTerms, later.Token)).status)
 }
 
-func TestOfConfirmedWritesAtOnceOneWins(t *testing.T) {
+func TestOnlyOneOfConcurrentConfirmedWritesSucceeds(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	const n = 6
@@ -271,9 +271,9 @@ func TestOfConfirmedWritesAtOnceOneWins(t *testing.T) {
 	require.Len(t, b.pricing(t, "GET", setPrice, "").Versions, 1)
 }
 
-// TestAMetersDefinitionIsConfirmed checks that changing, archiving or unarchiving a meter needs a confirmation if
-// usage of the meter is charged.
-func TestAMetersDefinitionIsConfirmed(t *testing.T) {
+// TestChangeOfChargedMeterRequiresConfirmation checks that changing, archiving or unarchiving a meter needs a
+// confirmation if usage of the meter is charged.
+func TestChangeOfChargedMeterRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	const meter = "/v1/meters/calls"
 	ok := func(b *bundle, method, path, body string) {
@@ -317,7 +317,7 @@ func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 	ok(b, "POST", meter+"/unarchive", withToken(t, "{}", c.Token))
 }
 
-func TestATimeZoneIsConfirmed(t *testing.T) {
+func TestTimeZoneChangeRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ahead.Store(int64(clock.Month(b.now(), 1).Sub(b.now()))) // in the middle of a month, which is the same in all time zones

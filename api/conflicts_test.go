@@ -19,9 +19,9 @@ func (b *bundle) conflicts(t testing.TB, query string) (list client.ListEventCon
 	return list
 }
 
-// TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered checks that an event with an idempotency key of
+// TestEventWithKeyOfAnotherCustomerIsListedAsConflict checks that an event with an idempotency key of
 // another customer is accepted as a repeat. The event is listed, so that the tenant can send it again.
-func TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered(t *testing.T) {
+func TestEventWithKeyOfAnotherCustomerIsListedAsConflict(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -54,7 +54,7 @@ func shadows(fixed, path string) (segment string) {
 	return segment
 }
 
-func TestAFixedPathHidesNoChosenName(t *testing.T) {
+func TestFixedPathSegmentsHideOnlyTwoExternalIDs(t *testing.T) {
 	t.Parallel()
 	paths := operationPaths(t)
 	var hidden []string
@@ -67,11 +67,11 @@ func TestAFixedPathHidesNoChosenName(t *testing.T) {
 		}
 	}
 	slices.Sort(hidden)
-	// Customers with these two names are read at by-external-id, as TestEveryCustomerIsReachedAtEveryPath checks.
+	// Customers with these two names are read at by-external-id, as TestEveryExternalIDWorksInEveryCustomerPath checks.
 	require.Equal(t, []string{"/v1/customers/{external_id} by-external-id", "/v1/customers/{external_id} by-id"}, hidden)
 }
 
-func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
+func TestEveryExternalIDWorksInEveryCustomerPath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	names := []string{".", "..", "a/b", "/", "a%2Fb", "%", "?external_id=x", "#", "a b", "+", "é", "\"'<&>", "by-external-id"}
@@ -97,7 +97,7 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 	var operations []string
 	for path, methods := range paths {
 		for _, method := range methods {
-			// TestOwnPricesAreReachedAtEveryExternalID covers the paths with a meter.
+			// TestCustomerPricesAreReachedByEveryExternalID covers the paths with a meter.
 			if strings.Contains(path, "{external_id}") && !strings.Contains(path, "{meter}") {
 				operations = append(operations, method+" "+path)
 			}
@@ -130,7 +130,7 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 	}
 }
 
-func TestAPathNamesACustomerOnce(t *testing.T) {
+func TestCustomerIsNamedByPathOrQueryNotBoth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)

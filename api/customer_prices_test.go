@@ -30,7 +30,7 @@ func (b *bundle) sources(t *testing.T) []string {
 	return []string{fmt.Sprint(items[0].Amount, " ", *items[0].PriceSource), fmt.Sprint(line.Amount, " ", *line.PriceSource)}
 }
 
-func TestACustomersOwnPrice(t *testing.T) {
+func TestCustomersOwnPriceReplacesPlanPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -72,7 +72,7 @@ func TestACustomersOwnPrice(t *testing.T) {
 	require.Contains(t, log, `"customer_id":"cus_`)
 }
 
-func TestAScheduledOwnPriceIsWithdrawn(t *testing.T) {
+func TestScheduledCustomerPriceCanBeWithdrawn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -141,10 +141,10 @@ func (b *bundle) twoSchedules(t *testing.T) (r *bundle, month metering.Range) {
 	return r, month
 }
 
-// TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter checks that an own price, and its end, start with the next period
+// TestCustomerPriceFollowsBillingScheduleOfMeter checks that an own price, and its end, start with the next period
 // of the meter by default, and that the current price is the one that charges the meter's current period. The annual
 // period of the customer's other schedule has no effect.
-func TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter(t *testing.T) {
+func TestCustomerPriceFollowsBillingScheduleOfMeter(t *testing.T) {
 	t.Parallel()
 	b, month := setup(t).twoSchedules(t)
 	const path = "/v1/customers/acme/pricing/calls"
@@ -166,9 +166,9 @@ func TestAnOwnPriceFollowsTheBillingScheduleOfItsMeter(t *testing.T) {
 	require.Equal(t, []any{month.End, true}, []any{*versions[len(versions)-1].EffectiveFrom, *versions[len(versions)-1].Inherits})
 }
 
-// TestTheDocumentStatesTheDefaultStartOfAnOwnPrice checks the text of the field. An own price never applies from the
+// TestDocumentStatesDefaultStartOfCustomerPrice checks the text of the field. An own price never applies from the
 // beginning by default, unlike the first price of a meter.
-func TestTheDocumentStatesTheDefaultStartOfAnOwnPrice(t *testing.T) {
+func TestDocumentStatesDefaultStartOfCustomerPrice(t *testing.T) {
 	t.Parallel()
 	_, schemas := describedAPI(t)
 	textOf := func(schema string) string {
@@ -182,7 +182,7 @@ func TestTheDocumentStatesTheDefaultStartOfAnOwnPrice(t *testing.T) {
 	}
 }
 
-func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {
+func TestCustomerPriceRequiresPricingPermissions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -194,7 +194,7 @@ func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {
 	}
 }
 
-func TestOwnPricesAreReachedAtEveryExternalID(t *testing.T) {
+func TestCustomerPricesAreReachedByEveryExternalID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

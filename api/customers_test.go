@@ -50,7 +50,7 @@ func TestAnUnsafeExternalIDIsFoundByQueryAndByPath(t *testing.T) {
 	require.Equal(t, created.JSON201, byPath.JSON200)
 }
 
-func TestUpsertCreatesThenReplaces(t *testing.T) {
+func TestUpsertCreatesAndThenUpdatesCustomer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", nil, client.CustomerFields{Name: new("Acme")})
@@ -63,9 +63,9 @@ func TestUpsertCreatesThenReplaces(t *testing.T) {
 	require.Equal(t, "Acme Inc.", second.JSON200.Name)
 }
 
-// TestUpsertLeavesWhatItDoesNotName checks that an upsert keeps the fields that its body omits. Linking a customer
+// TestUpsertKeepsOmittedFields checks that an upsert keeps the fields that its body omits. Linking a customer
 // therefore clears no other field.
-func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
+func TestUpsertKeepsOmittedFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	upsert := func(body string) string {
@@ -90,9 +90,9 @@ func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
 	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":""}`).problem(t, 422, "invalid")
 }
 
-// TestLinkingACustomerNeedsThePermissionToBill checks that linking needs billing:write, because the link selects
+// TestLinkingCustomerRequiresBillingWrite checks that linking needs billing:write, because the link selects
 // the customer that the provider charges.
-func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
+func TestLinkingCustomerRequiresBillingWrite(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	admin, developer := b.key, b.newKey(t, metering.ScopeReadWrite)
@@ -117,9 +117,9 @@ func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
 	require.Equal(t, 2, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"customer.link"`))
 }
 
-// TestTwoCustomersAreNeverLinkedToOneAtTheProvider checks that at most one customer of a tenant is linked to a
+// TestProviderCustomerIsLinkedToAtMostOneCustomer checks that at most one customer of a tenant is linked to a
 // customer at the provider.
-func TestTwoCustomersAreNeverLinkedToOneAtTheProvider(t *testing.T) {
+func TestProviderCustomerIsLinkedToAtMostOneCustomer(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)
 	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`).status)

@@ -13,7 +13,7 @@ import (
 
 const asBrowser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
 
-func TestScreensHaveAddresses(t *testing.T) {
+func TestDashboardScreensHaveURLs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, path := range []string{"/", "/customers", "/customers/cus_42/bill?meter=calls", "/sign-in"} {
@@ -31,7 +31,7 @@ func TestScreensHaveAddresses(t *testing.T) {
 	b.send(t, http.MethodDelete, "/v1/customers", "", asBrowser).problem(t, 405, "method_not_allowed")
 }
 
-func TestTheDashboardNeedsNobodyElse(t *testing.T) {
+func TestDashboardLoadsNothingFromOtherOrigins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	nonces := map[string]bool{}

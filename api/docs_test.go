@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheDocsNeedNobodyElse(t *testing.T) {
+func TestDocsLoadNothingFromOtherOrigins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	page := b.send(t, http.MethodGet, "/docs", "", "Authorization: ")

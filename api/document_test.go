@@ -28,7 +28,7 @@ func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
 // aVerb matches a summary that begins with a verb of this list.
 var aVerb = regexp.MustCompile(`^(Accept|Archive|Ask|Assign|Begin|Calculate|Cancel|Change|Check|Compare|Create|Delete|Disable|Dismiss|End|Erase|Estimate|Export|Extend|Finish|Get|Invite|List|Make|Pause|Preview|Rebill|Receive|Redeliver|Release|Remove|Reserve|Resolve|Resume|Retry|Revoke|Rotate|Run|Save|Send|Set|Settle|Sign|Sync|Unarchive|Update|Waive|Withdraw|Write),? [^.]+$`)
 
-func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
+func TestEverySummaryDescribesItsOperation(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
 	require.NoError(t, err)
@@ -55,9 +55,9 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 	}
 }
 
-// TestTheDocumentSaysWhatGeneratorsAskFor checks the elements that client generators and linters require. If a document
-// has these elements, the recommended rules of redocly report no problem.
-func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
+// TestOpenAPIDocumentHasElementsThatGeneratorsRequire checks the elements that client generators and linters require.
+// If a document has these elements, the recommended rules of redocly report no problem.
+func TestOpenAPIDocumentHasElementsThatGeneratorsRequire(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
 	require.NoError(t, err)
@@ -86,9 +86,9 @@ func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	}
 }
 
-// TestNoSchemaIsNamedAsTheConstructorOfAnother checks that no schema name is New followed by the name of another
+// TestNoSchemaNameIsConstructorNameOfAnotherSchema checks that no schema name is New followed by the name of another
 // schema. In Go, openapi-generator uses this name for the constructor of the other schema.
-func TestNoSchemaIsNamedAsTheConstructorOfAnother(t *testing.T) {
+func TestNoSchemaNameIsConstructorNameOfAnotherSchema(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestErasingACustomerIsConfirmedAndLeavesItsNumbers(t *testing.T) {
+func TestErasingCustomerRequiresConfirmAndKeepsTotals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

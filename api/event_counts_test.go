@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestEventsAreCountedByWhatWasAnswered sends valid, repeated and invalid events, alone and in batches, in two
+// TestEventsAreCountedByOutcome sends valid, repeated and invalid events, alone and in batches, in two
 // hours of the tenant's time zone.
-func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
+func TestEventsAreCountedByOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
 	zone, err := metering.LoadLocation("Asia/Kathmandu")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLongWhiteSpaceIsLeftOut(t *testing.T) {
+func TestTrimmerShortensLongWhiteSpace(t *testing.T) {
 	t.Parallel()
 	blanks, most := strings.Repeat(" \r\n\t", 3*maxBlanks), strings.Repeat(" \r\n\t", maxBlanks/4)
 	for text, want := range map[string]string{
@@ -32,9 +32,9 @@ func TestLongWhiteSpaceIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestWhiteSpaceIsNotKept decodes nearly 8 MiB of white space, one byte per read. The decoder must not scan the
-// white space again with each read.
-func TestWhiteSpaceIsNotKept(t *testing.T) {
+// TestDecoderScansWhiteSpaceOnlyOnce decodes nearly 8 MiB of white space, one byte per read. The decoder must not scan
+// the white space again with each read.
+func TestDecoderScansWhiteSpaceOnlyOnce(t *testing.T) {
 	t.Parallel()
 	text := `{"events":[` + strings.Repeat(" ", maxEventsBody-100) + `{"event_type":"call","customer_id":"acme"}]}`
 	batch, err := newEventDecoder(iotest.OneByteReader(strings.NewReader(text))).batch()

@@ -65,9 +65,9 @@ func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
 	require.Empty(t, rest.Data[0].CountedBy)
 }
 
-// TestASearchForEventsGoesOnWithItsToken checks that a search that ended before it found an event continues with
-// the token of its page.
-func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
+// TestUnfinishedEventSearchContinuesWithPageToken checks that a search that ended before it found an event continues
+// with the token of its page.
+func TestUnfinishedEventSearchContinuesWithPageToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ingest(t, "/v1/events", fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":7,"timestamp":%q}`, b.now().Add(-2*time.Hour).UTC().Format(time.RFC3339)))
@@ -95,9 +95,9 @@ func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
 	require.Positive(t, empty)
 }
 
-// TestWhoListsEventsIsAudited checks that listing events is recorded at most once an hour for each caller and
+// TestListingEventsIsAuditedOncePerHour checks that listing events is recorded at most once an hour for each caller and
 // customer. A list of all customers is recorded separately.
-func TestWhoListsEventsIsAudited(t *testing.T) {
+func TestListingEventsIsAuditedOncePerHour(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
@@ -120,7 +120,7 @@ func TestWhoListsEventsIsAudited(t *testing.T) {
 	require.Equal(t, 4, recorded())
 }
 
-func TestEventsAreListedForWhoMayReadThem(t *testing.T) {
+func TestListingEventsRequiresEventsRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for scope, status := range map[metering.Scope]int{metering.ScopeAdmin: 200, metering.ScopeReadWrite: 200, metering.ScopeReadOnly: 403, metering.ScopeIngestOnly: 403} {

@@ -51,7 +51,7 @@ func (b *bundle) meterID(t testing.TB, slug string) string {
 	return shown.ID
 }
 
-func TestWhatIsAcceptedIsInTheTotalAtOnce(t *testing.T) {
+func TestAcceptedEventIsInTotalImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -65,7 +65,7 @@ func TestWhatIsAcceptedIsInTheTotalAtOnce(t *testing.T) {
 	require.Equal(t, `{"total":1000000000000000001.299999999999}`, b.total(t, "acme"))
 }
 
-func TestEveryEventOfABatchIsJudgedAlone(t *testing.T) {
+func TestEachEventOfBatchIsValidatedSeparately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -99,7 +99,7 @@ func TestEveryEventOfABatchIsJudgedAlone(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
-func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
+func TestRepeatedEventIsAcceptedAndNotCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -115,7 +115,7 @@ func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
-func TestAGroupWithALongKeyIsWarnedAboutOncePerMeterAndCounted(t *testing.T) {
+func TestLongGroupKeyProducesWarningAndIsCountedAsOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 201, b.send(t, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count","group_by":["model"]}`).status)
@@ -215,9 +215,9 @@ func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {
 	}
 }
 
-// TestAMeterThatIsBackfilledHidesNoOther checks that only the meter with a running backfill is marked as
+// TestBackfillOfOneMeterDoesNotHideOtherMeters checks that only the meter with a running backfill is marked as
 // incomplete.
-func TestAMeterThatIsBackfilledHidesNoOther(t *testing.T) {
+func TestBackfillOfOneMeterDoesNotHideOtherMeters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -245,7 +245,7 @@ func TestAMeterThatIsBackfilledHidesNoOther(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/billing/revenue", "").status)
 }
 
-func TestAMeterIsMadeAlsoWhileTemporalIsDown(t *testing.T) {
+func TestMeterIsCreatedWhileTemporalIsDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ingest(t, "/v1/events", `{"event_type":"x","customer_id":"a"}`)
@@ -253,7 +253,7 @@ func TestAMeterIsMadeAlsoWhileTemporalIsDown(t *testing.T) {
 	b.meter(t, "late", "x")
 }
 
-func TestARejectionOnTheSingleEndpointIsTheRequests(t *testing.T) {
+func TestRejectedSingleEventReturns422(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":"CANARY"}`).problem(t, 422, "invalid")
@@ -283,7 +283,7 @@ func TestABatchOutOfBoundsStoresNothing(t *testing.T) {
 	require.Equal(t, `{"total":1000}`, b.total(t, "acme"))
 }
 
-func TestMalformedJSONIsNamedByPlaceAlone(t *testing.T) {
+func TestMalformedJSONErrorShowsOnlyBytePosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const event = `{"event_type":"call","customer_id":"acme"}`
@@ -305,7 +305,7 @@ func TestMalformedJSONIsNamedByPlaceAlone(t *testing.T) {
 	b.send(t, "GET", "/v1/customers/acme", "").problem(t, 404, "not_found")
 }
 
-func TestABodyOverTheBoundIs413(t *testing.T) {
+func TestBodyOverSizeLimitReturns413(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	big := `{"events":[{"event_type":"` + strings.Repeat("x", 8<<20) + `"}]}`
@@ -319,7 +319,7 @@ func TestABodyOverTheBoundIs413(t *testing.T) {
 	require.Equal(t, 413, response.StatusCode)
 }
 
-func TestAFullBudgetAnswers503BeforeReading(t *testing.T) {
+func TestRequestReturns503IfBodyBudgetIsFull(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	full := b.replica(t, func(d *api.Deps) { d.BodyBytes = 100 })
@@ -336,9 +336,9 @@ func TestAnotherMediaTypeIs415(t *testing.T) {
 	b.send(t, "POST", "/v1/meters", `slug=calls`, "Content-Type: application/x-www-form-urlencoded").problem(t, 415, "unsupported_media_type")
 }
 
-// TestTheEventSchemaSaysWhatTheCodeDoes checks that the schema of the document and the hand-written validation
+// TestEventSchemaAndValidationAcceptSameEvents checks that the schema of the document and the hand-written validation
 // accept the same events.
-func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
+func TestEventSchemaAndValidationAcceptSameEvents(t *testing.T) {
 	t.Parallel()
 	document, _, err := documents()
 	require.NoError(t, err)
@@ -395,7 +395,7 @@ func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
 	}
 }
 
-func TestTheEventsAPIIsLimitedPerTenant(t *testing.T) {
+func TestEventsAPIIsRateLimitedPerTenant(t *testing.T) {
 	t.Parallel()
 	b, theirs := setup(t), setup(t)
 	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set requests_per_minute = 4 where id = $1`, b.tenant.ID)

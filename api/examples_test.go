@@ -89,7 +89,7 @@ func TestEveryBodyHasAnExampleThatItsSchemaAllows(t *testing.T) {
 	require.Greater(t, bodies, 200)
 }
 
-func TestExamplesTellNothingThatNobodyReads(t *testing.T) {
+func TestExamplesFileHasNoUnusedEntries(t *testing.T) {
 	t.Parallel()
 	d, _ := describedAPI(t)
 	text, err := os.ReadFile("examples.json")
@@ -114,9 +114,9 @@ func TestExamplesTellNothingThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestTheServiceTakesTheExamples sends the example requests in the order of a tenant's first day. The fields of
+// TestServiceAcceptsExampleRequests sends the example requests in the order of a tenant's first day. The fields of
 // each response must be those of its example.
-func TestTheServiceTakesTheExamples(t *testing.T) {
+func TestServiceAcceptsExampleRequests(t *testing.T) {
 	t.Parallel()
 	d, _ := describedAPI(t)
 	b := setup(t)
@@ -157,7 +157,7 @@ func TestTheServiceTakesTheExamples(t *testing.T) {
 // templates replaces the names in the path of a request by the path parameters of the document.
 var templates = strings.NewReplacer("/calls/", "/{slug}/", "/pro/pricing/calls", "/{slug}/pricing/{meter}", "/meters/calls", "/meters/{slug}", "/acme/", "/{external_id}/")
 
-func TestTheExamplesHaveTheTextsOfTheirReasons(t *testing.T) {
+func TestExamplesHaveTextsOfReasonCodes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("examples.json")
 	require.NoError(t, err)

@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
-// TestNoPartOfATextIsAFormula checks that no part of a cell is a formula, because a spreadsheet can separate cells
+// TestNoPartOfCSVCellIsFormula checks that no part of a cell is a formula, because a spreadsheet can separate cells
 // by a character that is not the comma.
-func TestNoPartOfATextIsAFormula(t *testing.T) {
+func TestNoPartOfCSVCellIsFormula(t *testing.T) {
 	t.Parallel()
 	for text, cell := range map[string]string{
 		"": "", "plain": "plain", "a=b": "a=b", "=cmd()": "'=cmd()", "＝cmd()": "'＝cmd()", "a;=cmd()": "a;'=cmd()", "a;;+1": "a;;'+1",
@@ -26,7 +26,7 @@ func TestNoPartOfATextIsAFormula(t *testing.T) {
 // the quote, or empty at the beginning of the cell.
 var guard = regexp.MustCompile(`(^|[;|\t\r\n])'`)
 
-func TestPropertyTheGuardsOfACellCanBeRemoved(t *testing.T) {
+func TestPropertyFormulaGuardsCanBeRemovedFromCell(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(rt *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("'=+-@＝＋－＠;|\t\r\na\""))).Draw(rt, "text")

@@ -179,7 +179,7 @@ func TestAnExportDuringIngestHasEachEarlierEventOnce(t *testing.T) {
 	}
 }
 
-func TestAnEmptyExportHasItsFrame(t *testing.T) {
+func TestEmptyExportHasJSONEnvelopeOrCSVHeader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
@@ -188,7 +188,7 @@ func TestAnEmptyExportHasItsFrame(t *testing.T) {
 		b.send(t, "GET", "/v1/usage/export?customer=acme&format=csv", "").body)
 }
 
-func TestAnExportCoversThirtyDaysUnlessTold(t *testing.T) {
+func TestExportCoversLastThirtyDaysByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ingest(t, "/v1/events/batch", fmt.Sprintf(`{"events":[

@@ -24,7 +24,7 @@ func (b *bundle) strict(t *testing.T, failures int) *bundle {
 
 func from(address string) string { return "X-Forwarded-For: " + address }
 
-func TestAnAddressWithTooManyInvalidCredentialsHasToWait(t *testing.T) {
+func TestAddressWithTooManyInvalidCredentialsIsRateLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t).strict(t, 5)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -50,7 +50,7 @@ func TestAnAddressWithTooManyInvalidCredentialsHasToWait(t *testing.T) {
 	b.send(t, "GET", "/v1/meters", "", known, "Authorization: Bearer guess").problem(t, 401, "unauthorized")
 }
 
-func TestAnAddressIsTheNearestThatIsNoProxy(t *testing.T) {
+func TestClientAddressIsNearestUntrustedAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t).strict(t, 1)
 	fail := func(forwarded string) int {

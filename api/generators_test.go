@@ -53,7 +53,7 @@ func sentByTheService(document *openapi3.T, visit func(string, *openapi3.Schema)
 	}
 }
 
-func TestNoResponseIsClosed(t *testing.T) {
+func TestResponseSchemasAllowAdditionalFields(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
 		objects := 0
@@ -99,9 +99,9 @@ func TestNoFieldHasADefault(t *testing.T) {
 	}
 }
 
-// TestNamesOfTheDocumentDoNotCollide checks that names differ by more than case. Generators create a type for each
+// TestSchemaNamesDifferByMoreThanCase checks that names differ by more than case. Generators create a type for each
 // name and convert the names to the case of their language. In Go, openapi-generator has its own type APIKey.
-func TestNamesOfTheDocumentDoNotCollide(t *testing.T) {
+func TestSchemaNamesDifferByMoreThanCase(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
 		named := map[string]string{"apikey": "a security scheme", "configuration": "a type of generators", "basicauth": "a type of generators"}
@@ -113,13 +113,13 @@ func TestNamesOfTheDocumentDoNotCollide(t *testing.T) {
 	}
 }
 
-// TestTheOlderFormIsValid validates the older form of the document by the rules of OpenAPI 3.0.
-func TestTheOlderFormIsValid(t *testing.T) {
+// TestOpenAPI30DocumentIsValid validates the older form of the document by the rules of OpenAPI 3.0.
+func TestOpenAPI30DocumentIsValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, bothDocuments(t)["3.0"].Validate(t.Context(), openapi3.DisableExamplesValidation()))
 }
 
-func TestRequiredTextsAreNotEmpty(t *testing.T) {
+func TestRequiredQueryParametersMustNotBeEmpty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	empty := 0
@@ -156,7 +156,7 @@ func TestTheDocumentListsTheCodesOfProblems(t *testing.T) {
 	}
 }
 
-func TestAQueryNamesPropertiesByTheirParameters(t *testing.T) {
+func TestFilterParameterMustNameProperty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	problem := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&filter=large", "").problem(t, 422, "invalid")

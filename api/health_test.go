@@ -65,7 +65,7 @@ func TestAProcessWithAWrongClockWritesNothing(t *testing.T) {
 	}
 }
 
-func TestEveryOperationAnswersThatAReadOnlyDatabaseIsUnavailable(t *testing.T) {
+func TestNoOperationReturns500WhileDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := setupAt(t, store)

@@ -54,9 +54,9 @@ func lockTable(t *testing.T, address, table string) (awaitBlocked func(int), unl
 	return awaitBlocked, func() { require.NoError(t, lock.Rollback(t.Context())) }
 }
 
-// TestHeavyOperationsTakeTurns checks that one heavy operation of a tenant runs at a time, and two of all tenants.
-// Other operations do not wait.
-func TestHeavyOperationsTakeTurns(t *testing.T) {
+// TestOneHeavyOperationRunsPerTenantAtATime checks that one heavy operation of a tenant runs at a time, and two of all
+// tenants. Other operations do not wait.
+func TestOneHeavyOperationRunsPerTenantAtATime(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := setupAt(t, store)
@@ -83,9 +83,9 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	reads.Wait()
 }
 
-// TestTimeSeriesTakeTurns checks that one tenant reads at most half of the time series that are read at once, and that
-// other tenants do not wait for its reads.
-func TestTimeSeriesTakeTurns(t *testing.T) {
+// TestOneTenantReadsAtMostHalfOfConcurrentTimeSeries checks that one tenant reads at most half of the time series that
+// are read at once, and that other tenants do not wait for its reads.
+func TestOneTenantReadsAtMostHalfOfConcurrentTimeSeries(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := setupAt(t, store)
@@ -112,9 +112,9 @@ func TestTimeSeriesTakeTurns(t *testing.T) {
 	reads.Wait()
 }
 
-// TestOnlyAPreviewWithAStartTakesATurn checks that a preview waits for another heavy operation of its tenant only
-// if it has a start.
-func TestOnlyAPreviewWithAStartTakesATurn(t *testing.T) {
+// TestMeterPreviewWaitsForHeavyOperationOnlyWithStart checks that a preview waits for another heavy operation of its
+// tenant only if it has a start.
+func TestMeterPreviewWaitsForHeavyOperationOnlyWithStart(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := setupAt(t, store)

@@ -40,9 +40,9 @@ func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	return lines
 }
 
-// TestBothSecretsSignUntilTheOverlapEnds checks that both secrets are valid until the overlap ends, and that the
+// TestBothSecretsAreValidUntilOverlapEnds checks that both secrets are valid until the overlap ends, and that the
 // old secret then expires without a worker.
-func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
+func TestBothSecretsAreValidUntilOverlapEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body    string
@@ -82,7 +82,7 @@ func withoutActors(lines []string) (rest []string) {
 	return rest
 }
 
-func TestWithoutAnOverlapTheOldSecretEndsAtOnce(t *testing.T) {
+func TestOldSecretWithoutOverlapExpiresImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.newSigner(t, metering.ScopeReadOnly)
@@ -92,7 +92,7 @@ func TestWithoutAnOverlapTheOldSecretEndsAtOnce(t *testing.T) {
 	require.True(t, fresh.accepted(t, b))
 }
 
-func TestARotationIsRefusedWhereItWouldMakeAThirdOrReviveOne(t *testing.T) {
+func TestRotationBeyondTwoSecretsOrOfRevokedSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	b, others := setup(t), setup(t)
 	old := b.newSigner(t, metering.ScopeReadWrite)
@@ -119,7 +119,7 @@ func TestARotationIsRefusedWhereItWouldMakeAThirdOrReviveOne(t *testing.T) {
 	require.Equal(t, "the secret is revoked or expired; create a new one", p.Detail)
 }
 
-func TestASecretIsRotatedWithoutTemporalAndOnceForEachIdempotencyKey(t *testing.T) {
+func TestSecretIsRotatedWithoutTemporalAndOncePerIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.temporal.down.Store(true)
@@ -134,8 +134,8 @@ func TestASecretIsRotatedWithoutTemporalAndOnceForEachIdempotencyKey(t *testing.
 	require.True(t, fresh.accepted(t, b))
 }
 
-// TestASuccessorOutlivesNoExpiry checks that the expiry of the old secret also applies to its successor.
-func TestASuccessorOutlivesNoExpiry(t *testing.T) {
+// TestRotatedSecretKeepsExpiryOfOldSecret checks that the expiry of the old secret also applies to its successor.
+func TestRotatedSecretKeepsExpiryOfOldSecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	expires := b.now().Add(time.Hour).UTC().Truncate(time.Second)

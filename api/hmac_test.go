@@ -71,7 +71,7 @@ const (
 	noCredential = "the credentials are missing or invalid"
 )
 
-func TestASignedRequestIsItsTenants(t *testing.T) {
+func TestSignedRequestActsForItsTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -90,15 +90,15 @@ func TestASignedRequestIsItsTenants(t *testing.T) {
 	require.Contains(t, log.body, `"actor":"`+s.id+`"`)
 }
 
-// TestTheSignatureIsTheSpecifications compares a signature with the output of OpenSSL:
+// TestSignatureEqualsOutputOfOpenSSL compares a signature with the output of OpenSSL:
 // printf '%s' '1700000000:req-1:{"a":1}' | openssl dgst -sha256 -hmac hms_secret -binary | base64
-func TestTheSignatureIsTheSpecifications(t *testing.T) {
+func TestSignatureEqualsOutputOfOpenSSL(t *testing.T) {
 	t.Parallel()
 	s := signer{secret: "hms_secret"}
 	require.Equal(t, "Authorization: HMAC v1:byYIS86iAvp8uh7apYH3I3ofdvNDVR213nZs3SB0z4U=", s.signAt(time.Unix(1700000000, 0), "req-1", `{"a":1}`)[0])
 }
 
-func TestASignedRequestNamesItsMissingOrWrongHeader(t *testing.T) {
+func TestErrorOfSignedRequestNamesMissingOrWrongHeader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -144,7 +144,7 @@ func TestASignedRequestNamesItsMissingOrWrongHeader(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/events", hello, long...).status)
 }
 
-func TestASignatureHoldsForFiveMinutesEitherWay(t *testing.T) {
+func TestSignatureIsValidWithinFiveMinutes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -157,8 +157,8 @@ func TestASignatureHoldsForFiveMinutesEitherWay(t *testing.T) {
 	}
 }
 
-// TestAStrangerLearnsNothing checks that every well-formed, invalid signature gets the same response.
-func TestAStrangerLearnsNothing(t *testing.T) {
+// TestAllInvalidSignaturesGetSameResponse checks that every well-formed, invalid signature gets the same response.
+func TestAllInvalidSignaturesGetSameResponse(t *testing.T) {
 	t.Parallel()
 	b, theirs := setup(t), setup(t)
 	s, other := b.newSigner(t, metering.ScopeAdmin), theirs.newSigner(t, metering.ScopeAdmin)
@@ -189,7 +189,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/events", hello, s.sign(hello)...).status)
 }
 
-func TestAnExpiredSecretSignsNothing(t *testing.T) {
+func TestSignatureOfExpiredSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -202,7 +202,7 @@ func TestAnExpiredSecretSignsNothing(t *testing.T) {
 	b.newSigner(t, metering.ScopeAdmin) // the expired secret does not count towards the maximum
 }
 
-func TestARequestIDIsTakenOnceOnEveryReplica(t *testing.T) {
+func TestSignedRequestIDIsAcceptedOnceAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.replica(t, func(*api.Deps) {})
@@ -221,7 +221,7 @@ func TestARequestIDIsTakenOnceOnEveryReplica(t *testing.T) {
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/meters", "", same...).status, "another tenant's ids are others")
 }
 
-func TestOfManyRepeatsAtOnceOneIsTaken(t *testing.T) {
+func TestConcurrentSignedRepeatsAreAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	replicas := []*bundle{b, b.replica(t, func(*api.Deps) {}), b.replica(t, func(*api.Deps) {})}
@@ -242,9 +242,9 @@ func TestOfManyRepeatsAtOnceOneIsTaken(t *testing.T) {
 	}
 }
 
-// TestClocksThatDifferLetNoRepeatThrough checks that a repeat is refused although clocks differ. By the clock of
-// one replica the request id has expired. By the clock of another the request is still fresh.
-func TestClocksThatDifferLetNoRepeatThrough(t *testing.T) {
+// TestReplicasWithDifferentClocksRefuseRepeatedRequest checks that a repeat is refused although clocks differ. By the
+// clock of one replica the request id has expired. By the clock of another the request is still fresh.
+func TestReplicasWithDifferentClocksRefuseRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.replica(t, func(*api.Deps) {})
@@ -260,7 +260,7 @@ func TestClocksThatDifferLetNoRepeatThrough(t *testing.T) {
 	require.Equal(t, usedBefore, p.Detail)
 }
 
-func TestARequestIDIsFreeAgainAfterItsSignature(t *testing.T) {
+func TestRequestIDCanBeReusedAfterSignatureExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -272,7 +272,7 @@ func TestARequestIDIsFreeAgainAfterItsSignature(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.signAt(b.now(), "an-id", "")...).status)
 }
 
-func TestOnlyAVerifiedRequestTakesItsID(t *testing.T) {
+func TestInvalidSignatureDoesNotUseUpRequestID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -281,7 +281,7 @@ func TestOnlyAVerifiedRequestTakesItsID(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/events", hello, s.signAt(now, "an-id", hello)...).status)
 }
 
-func TestWhatAGETCarriesIsNotSignedAndNotRead(t *testing.T) {
+func TestBodyOfGETIsNeitherSignedNorRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -289,7 +289,7 @@ func TestWhatAGETCarriesIsNotSignedAndNotRead(t *testing.T) {
 	b.send(t, "GET", "/v1/meters", "a body", s.sign("a body")...).problem(t, 401, "unauthorized")
 }
 
-func TestASignatureCoversEveryByte(t *testing.T) {
+func TestSignatureCoversEveryByteOfBody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -305,7 +305,7 @@ func TestASignatureCoversEveryByte(t *testing.T) {
 	b.send(t, "POST", "/v1/customers", "not JSON", s.sign("CANARY")...).problem(t, 401, "unauthorized")
 }
 
-func TestASignedBodyIsBounded(t *testing.T) {
+func TestSizeOfSignedBodyIsLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -329,7 +329,7 @@ func TestASignedBodyIsBounded(t *testing.T) {
 	}
 }
 
-func TestTwoSecretsAreLiveDuringARotation(t *testing.T) {
+func TestTwoSecretsAreValidAndThirdIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	older, newer := b.newSigner(t, metering.ScopeReadOnly), b.newSigner(t, metering.ScopeIngestOnly)
@@ -352,7 +352,7 @@ func TestTwoSecretsAreLiveDuringARotation(t *testing.T) {
 	b.newSigner(t, metering.ScopeAdmin)
 }
 
-func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
+func TestConcurrentRequestsCreateAtMostTwoSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var made atomic.Int64
@@ -391,7 +391,7 @@ func TestASecretIsShownOnceAndStoredSealed(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.sign("")...).status)
 }
 
-func TestExpiredRequestIDsAreForgotten(t *testing.T) {
+func TestExpiredRequestIDsAreDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)

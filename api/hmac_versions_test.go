@@ -49,7 +49,7 @@ func (b *bundle) newSignerV2(t testing.TB, scope metering.Scope) signer {
 	return signer{made.Id, b.tenant.ID, made.Secret, b.now}
 }
 
-func TestASignatureV2CoversWhereTheRequestGoes(t *testing.T) {
+func TestSignatureV2CoversMethodAndTarget(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -88,10 +88,10 @@ func TestASignatureV2CoversWhereTheRequestGoes(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/customers/stays", "").body, `"x"`)
 }
 
-// TestTheSignatureV2IsTheDocuments compares a v2 signature with the output of OpenSSL:
+// TestSignatureV2EqualsOutputOfOpenSSL compares a v2 signature with the output of OpenSSL:
 // printf 'v2\n1700000000\nreq-1\nten_42\nPOST\n/v1/events?a=b\n%s' $(printf '{"a":1}' | sha256sum | cut -c -64) |
 // openssl dgst -sha256 -hmac hms_secret -binary | base64
-func TestTheSignatureV2IsTheDocuments(t *testing.T) {
+func TestSignatureV2EqualsOutputOfOpenSSL(t *testing.T) {
 	t.Parallel()
 	s := signer{secret: "hms_secret", tenant: 42}
 	require.Equal(t, "Authorization: HMAC v2:5ej8+to74RbSZGSN8iOgkOmrQXHE5qCrtQlmwc6nYyo=",
@@ -110,7 +110,7 @@ func TestASignatureV2IsAcceptedOnce(t *testing.T) {
 	}
 }
 
-func TestASecretForV2TakesNoOther(t *testing.T) {
+func TestSecretForV2RefusesSignaturesV1(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSignerV2(t, metering.ScopeAdmin)
@@ -125,9 +125,9 @@ func TestASecretForV2TakesNoOther(t *testing.T) {
 	b.send(t, "POST", "/v1/hmac-secrets", `{"name":"n","scope":"admin","signatures":"v1"}`).problem(t, 422, "invalid")
 }
 
-// TestASignatureWithoutABodyOnlyReads checks that a v1 signature without a body authorizes only reads by default,
-// because it covers neither method nor path.
-func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
+// TestSignatureV1WithoutBodyAuthorizesOnlyReads checks that a v1 signature without a body authorizes only reads by
+// default, because it covers neither method nor path.
+func TestSignatureV1WithoutBodyAuthorizesOnlyReads(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
@@ -155,8 +155,8 @@ func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
 	require.Len(t, b.audited(t, "tenant.update"), 1)
 }
 
-// TestTheSignedExamplesOfTheDocumentsRun runs the examples of docs/api/keys.md with shell, Python and Go.
-func TestTheSignedExamplesOfTheDocumentsRun(t *testing.T) {
+// TestSigningExamplesOfDocsRun runs the examples of docs/api/keys.md with shell, Python and Go.
+func TestSigningExamplesOfDocsRun(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/api/keys.md")
 	require.NoError(t, err)

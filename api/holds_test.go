@@ -56,7 +56,7 @@ func (b *bundle) hold(t *testing.T, method, path, body string) (h client.Invoice
 	return h
 }
 
-func TestHeldInvoicesAreListedWithWhatDisagrees(t *testing.T) {
+func TestHeldInvoicesAreListedWithReasons(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.held(t).String()
@@ -116,7 +116,7 @@ func TestAHeldInvoiceIsReleasedWithAReason(t *testing.T) {
 	b.send(t, "POST", "/v1/billing/holds/hld_999999/release", `{"reason":"none"}`).problem(t, 404, "not_found")
 }
 
-func TestAHoldIsBoundedByTheGrace(t *testing.T) {
+func TestHoldDeadlineAndGraceAreAtMost720Hours(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	save := func(body string) answer { return b.send(t, "PATCH", "/v1/tenant", body) }

@@ -40,7 +40,7 @@ func (b *bundle) count(t *testing.T, path string) int {
 	return len(list.Data)
 }
 
-func TestARepeatUnderTheSameKeyMakesNothing(t *testing.T) {
+func TestRepeatWithSameIdempotencyKeyCreatesNothing(t *testing.T) {
 	t.Parallel()
 	for path, bodies := range creations {
 		t.Run(strings.ReplaceAll(path[1:], "/", " "), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestARepeatUnderTheSameKeyMakesNothing(t *testing.T) {
 	}
 }
 
-func TestOfRepeatsAtOnceOneMakesSomething(t *testing.T) {
+func TestConcurrentRepeatsCreateOneResource(t *testing.T) {
 	t.Parallel()
 	for path, bodies := range creations {
 		t.Run(strings.ReplaceAll(path[1:], "/", " "), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestOfRepeatsAtOnceOneMakesSomething(t *testing.T) {
 	}
 }
 
-func TestAFailureLeavesTheKeyUnused(t *testing.T) {
+func TestFailedRequestDoesNotUseUpIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
@@ -108,9 +108,9 @@ func TestAFailureLeavesTheKeyUnused(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"other"}`, "Idempotency-Key: k").status)
 }
 
-// TestEveryCreationCanBeRepeated checks that every POST that creates a resource accepts an Idempotency-Key, and
+// TestEveryCreationAcceptsIdempotencyKey checks that every POST that creates a resource accepts an Idempotency-Key, and
 // that every path of creations is such a POST.
-func TestEveryCreationCanBeRepeated(t *testing.T) {
+func TestEveryCreationAcceptsIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var document struct {
@@ -132,10 +132,10 @@ func TestEveryCreationCanBeRepeated(t *testing.T) {
 	require.Empty(t, missing)
 }
 
-// TestEveryPOSTHonoursAKeyOrRefusesIt checks that every POST with the parameter Idempotency-Key refuses an empty
-// key and two keys. Other operations refuse any key and have no effect. The test skips provider events and
+// TestEveryPOSTAcceptsOrRefusesIdempotencyKey checks that every POST with the parameter Idempotency-Key refuses an
+// empty key and two keys. Other operations refuse any key and have no effect. The test skips provider events and
 // operations that need a session.
-func TestEveryPOSTHonoursAKeyOrRefusesIt(t *testing.T) {
+func TestEveryPOSTAcceptsOrRefusesIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
 	b := setup(t)

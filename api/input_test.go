@@ -40,9 +40,9 @@ var badJSON = []string{
 	`"9999-12-31T23:59:59Z"`, `"0001-01-01T00:00:00Z"`,
 }
 
-// TestBadInputIsNeverOurFault sends invalid input to every operation of the document. It makes each parameter and each
-// value of the body invalid in turn.
-func TestBadInputIsNeverOurFault(t *testing.T) {
+// TestInvalidInputNeverCausesServerError sends invalid input to every operation of the document. It makes each
+// parameter and each value of the body invalid in turn.
+func TestInvalidInputNeverCausesServerError(t *testing.T) {
 	t.Parallel()
 	server := setup(t)
 	for path, item := range olderDocument(t).Paths.Map() {
@@ -228,9 +228,9 @@ func problemCode(t *testing.T, a answer) string {
 	return string(p.Code)
 }
 
-// TestTimesThatNoAnswerCanShowAreRefused checks that times outside the years 1 to 9999 in UTC are refused. RFC
+// TestTimesOutsideYears1To9999AreRefused checks that times outside the years 1 to 9999 in UTC are refused. RFC
 // 3339 has years of four digits, and an offset can move a time out of this range.
-func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
+func TestTimesOutsideYears1To9999AreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -277,7 +277,7 @@ func TestUnknownFieldsAreRefusedExceptOnEvents(t *testing.T) {
 	require.Equal(t, []api.FieldProblem{{Location: "body.recurring", Message: "unexpected property"}}, p.Errors)
 }
 
-func TestTheRoutersOwnAnswersAreProblems(t *testing.T) {
+func TestRouterErrorsAreProblems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "GET", "/nope", "").problem(t, 404, "not_found")
@@ -287,7 +287,7 @@ func TestTheRoutersOwnAnswersAreProblems(t *testing.T) {
 	require.Equal(t, "GET, HEAD, POST", a.header.Get("Allow"))
 }
 
-func TestARequestIDIsEchoedOrMade(t *testing.T) {
+func TestRequestIDIsEchoedOrGenerated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, "abc-1.2_3", b.send(t, "GET", "/nope", "", "X-Request-Id: abc-1.2_3").header.Get("X-Request-Id"))
@@ -309,8 +309,8 @@ func TestEveryProblemHasItsPage(t *testing.T) {
 	b.send(t, "GET", "/errors/nope", "").problem(t, 404, "not_found")
 }
 
-// TestAnAnswerThatBreaksOffIsLogged checks that a response that ends early is logged as an error with status 500.
-func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
+// TestInterruptedResponseIsLoggedAsError checks that a response that ends early is logged as an error with status 500.
+func TestInterruptedResponseIsLoggedAsError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -337,7 +337,7 @@ func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 	require.Contains(t, log.String(), "year outside of range")
 }
 
-func TestReadinessNamesWhatIsMissing(t *testing.T) {
+func TestReadinessShowsUnavailableComponents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok","bodies":"ok"}`, b.send(t, "GET", "/readyz", "").body)
@@ -346,9 +346,9 @@ func TestReadinessNamesWhatIsMissing(t *testing.T) {
 	require.JSONEq(t, `{"status":"ok"}`, b.send(t, "GET", "/healthz", "").body)
 }
 
-// TestABodyWithManyFaultsIsRefusedBriefly checks that neither the response nor the decoded body grows with the number
+// TestErrorListOfInvalidBodyIsLimited checks that neither the response nor the decoded body grows with the number
 // of broken rules.
-func TestABodyWithManyFaultsIsRefusedBriefly(t *testing.T) {
+func TestErrorListOfInvalidBodyIsLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	list := func(name, item string, items int) string {

@@ -52,7 +52,7 @@ func (b *bundle) beside(t testing.TB) *bundle {
 	return other
 }
 
-func TestATenantMakesAFewInvitationsAMinute(t *testing.T) {
+func TestInvitationsOfTenantAreLimitedPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	member := b.member(t, b.tenant.ID, email("reset"), metering.RoleViewer)
@@ -72,7 +72,7 @@ func TestATenantMakesAFewInvitationsAMinute(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/members/"+member.ID.String()+"/reset", "").status)
 }
 
-func TestWhoAcceptsAnInvitationIsAMember(t *testing.T) {
+func TestAcceptedInvitationCreatesMember(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	address := email("Ada")
@@ -103,7 +103,7 @@ func TestWhoAcceptsAnInvitationIsAMember(t *testing.T) {
 	}
 }
 
-func TestOnlyTheTokenIsWorthSomethingAndTheDatabaseHasOnlyItsHash(t *testing.T) {
+func TestInvitationRequiresTokenThatIsStoredOnlyAsHash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	invited := b.invite(t, email("ada"), "viewer")
@@ -137,7 +137,7 @@ func (b *bundle) find(t testing.TB, token string) answer {
 	return b.send(t, "POST", "/v1/invitations/find", string(body), "Authorization: ")
 }
 
-func TestALinkSaysWhatItInvitesToBeforeItIsAccepted(t *testing.T) {
+func TestInvitationShowsTenantAndRoleBeforeAcceptance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	address := email("Ada")
@@ -169,7 +169,7 @@ func TestALinkSaysWhatItInvitesToBeforeItIsAccepted(t *testing.T) {
 	b.find(t, renewed.Token).problem(t, 404, "not_found")
 }
 
-func TestGuessesOfTokensAreCountedAsSignIns(t *testing.T) {
+func TestGuessedInvitationTokensCountAsSignInAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 30 {
@@ -178,7 +178,7 @@ func TestGuessesOfTokensAreCountedAsSignIns(t *testing.T) {
 	b.find(t, b.invite(t, email("ada"), "viewer").Token).problem(t, 429, "rate_limited")
 }
 
-func TestAnInvitationThatIsOverIsNoLongerAccepted(t *testing.T) {
+func TestRevokedReplacedOrExpiredInvitationIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	theirs := b.beside(t)
@@ -202,7 +202,7 @@ func TestAnInvitationThatIsOverIsNoLongerAccepted(t *testing.T) {
 	require.Equal(t, 200, b.accept(t, b.invite(t, address, "admin").Token, password).status)
 }
 
-func TestWhoInvitesAndIsRemovedComesBackByNoInvitationOfTheirs(t *testing.T) {
+func TestInvitationByRemovedMemberIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owner, heir := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner), b.member(t, b.tenant.ID, email("heir"), metering.RoleViewer)
@@ -212,7 +212,7 @@ func TestWhoInvitesAndIsRemovedComesBackByNoInvitationOfTheirs(t *testing.T) {
 	b.accept(t, back.Token, password).problem(t, 404, "not_found")
 }
 
-func TestOneOwnerIsInvitedAndNobodyBesideThem(t *testing.T) {
+func TestOnlyOneOwnerInvitationIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := b.invite(t, email("first"), "owner"), b.invite(t, email("second"), "owner")
@@ -221,10 +221,10 @@ func TestOneOwnerIsInvitedAndNobodyBesideThem(t *testing.T) {
 	b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"owner"}`, email("third"))).problem(t, 409, "conflict")
 }
 
-// TestATenantReachesNobodyByTheirEMail simulates an attack: an admin of a tenant invites the e-mail of another
-// tenant's member, and accepts the invitation. The responses do not reveal whether the e-mail is known, and the
+// TestInvitationDoesNotAffectMemberOfAnotherTenant simulates an attack: an admin of a tenant invites the e-mail of
+// another tenant's member, and accepts the invitation. The responses do not reveal whether the e-mail is known, and the
 // member's account stays unchanged.
-func TestATenantReachesNobodyByTheirEMail(t *testing.T) {
+func TestInvitationDoesNotAffectMemberOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	attacker := b.beside(t)
@@ -255,7 +255,7 @@ func TestATenantReachesNobodyByTheirEMail(t *testing.T) {
 	require.Equal(t, b.tenant.ID.String(), owns.Member.TenantId, "an e-mail that a tenant was first with is not its own")
 }
 
-func TestOnePasswordIsOfEveryTenantWhereItWasGiven(t *testing.T) {
+func TestPasswordChangeAppliesToAllTenantsWithSamePassword(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.beside(t)
@@ -283,7 +283,7 @@ func TestOnePasswordIsOfEveryTenantWhereItWasGiven(t *testing.T) {
 	require.Equal(t, 1, left, "the former password is forgotten")
 }
 
-func TestAResetReachesOneTenantAndNeverTheOwner(t *testing.T) {
+func TestPasswordResetAffectsOneTenantAndNeverItsOwner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.beside(t)
@@ -317,7 +317,7 @@ func TestAResetReachesOneTenantAndNeverTheOwner(t *testing.T) {
 	b.accept(t, gone.Token, anotherPassword).problem(t, 404, "not_found")
 }
 
-func TestALinkEndsWhereItsMemberGetsAnotherRole(t *testing.T) {
+func TestResetLinkExpiresWhenMembersRoleChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
@@ -336,7 +336,7 @@ func TestALinkEndsWhereItsMemberGetsAnotherRole(t *testing.T) {
 	b.accept(t, own.Token, anotherPassword).problem(t, 404, "not_found")
 }
 
-func TestOneTokenMakesOneMemberHoweverManyUseItAtOnce(t *testing.T) {
+func TestConcurrentUsesOfInvitationTokenCreateOneMember(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	invited := b.invite(t, email("ada"), "viewer")
@@ -353,7 +353,7 @@ func TestOneTokenMakesOneMemberHoweverManyUseItAtOnce(t *testing.T) {
 	require.Equal(t, map[int]int{200: 1, 404: 5}, counted)
 }
 
-func TestGuessesByInvitationsAreCountedAsSignIns(t *testing.T) {
+func TestPasswordGuessesByInvitationCountAsSignInAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	attacker := b.beside(t)
@@ -368,9 +368,9 @@ func TestGuessesByInvitationsAreCountedAsSignIns(t *testing.T) {
 	require.Equal(t, map[int]int{200: 10, 429: 2}, statuses)
 }
 
-// TestWhoMailsLinksIsToldWithoutThem checks that webhook messages contain neither the token of a link nor an
+// TestInvitationMessagesContainNoTokenOrEMail checks that webhook messages contain neither the token of a link nor an
 // e-mail. More people can read a webhook's messages than may invite members.
-func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
+func TestInvitationMessagesContainNoTokenOrEMail(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.makeHook(t, `{"url":"https://example.com/mail","event_types":["member.invited","password_reset.requested"]}`)

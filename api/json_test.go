@@ -45,9 +45,9 @@ func (b *bundle) refused(t *testing.T, r badRequest, body, location, message str
 	require.Fail(t, "another problem", "%s: %v", body, p.Errors)
 }
 
-// TestANameIsGivenOnceAndInItsOwnLetters checks that repeated and differently spelled field names are refused. Two
-// names can be equal to one parser and different to another, so the API neither equates them nor prefers one.
-func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
+// TestRepeatedOrMisspelledFieldNamesAreRefused checks that repeated and differently spelled field names are refused.
+// Two names can be equal to one parser and different to another, so the API neither equates them nor prefers one.
+func TestRepeatedOrMisspelledFieldNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	bodiesByOperation(t, func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema) {
 		for name, property := range schema.Properties {
@@ -81,9 +81,9 @@ func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
 	b.refused(t, badRequest{method: "POST", path: "/v1/customers"}, `{"External_ID":"a"}`, "body.External_ID", "unexpected property")
 }
 
-// TestAnIntegerHasEachFormOfANumber checks that integers with an exponent or with zeros as decimals are accepted, as
-// their JSON schema promises. Python writes a float of 10⁶ as 1000000.0.
-func TestAnIntegerHasEachFormOfANumber(t *testing.T) {
+// TestIntegersWithExponentOrZeroDecimalsAreAccepted checks that integers with an exponent or with zeros as decimals are
+// accepted, as their JSON schema promises. Python writes a float of 10⁶ as 1000000.0.
+func TestIntegersWithExponentOrZeroDecimalsAreAccepted(t *testing.T) {
 	t.Parallel()
 	bodiesByOperation(t, func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema) {
 		for name, property := range schema.Properties {
@@ -124,7 +124,7 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 			for _, value := range bad {
 				body, location := strings.Replace(fmt.Sprintf(`{%q:%s,%s`, name, value, good[1:]), ",}", "}", 1), "body."+name
 				if name == "events" {
-					continue // TestAnUnclearEventIsRejectedAlone covers events
+					continue // TestInvalidEventOfBatchIsRejectedAlone covers events
 				}
 				if r.path == "/v1/events" && !property.Value.Type.Is("string") {
 					continue // not a text
@@ -146,9 +146,9 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"�","name":"\ufffd \ud83d\ude00"}`).status, "U+FFFD is a character as others are")
 }
 
-// TestAnUnclearEventIsRejectedAlone checks that an ambiguous or invalid event is rejected alone, with its index in
+// TestInvalidEventOfBatchIsRejectedAlone checks that an ambiguous or invalid event is rejected alone, with its index in
 // the batch and the name of the field.
-func TestAnUnclearEventIsRejectedAlone(t *testing.T) {
+func TestInvalidEventOfBatchIsRejectedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "p")
@@ -210,7 +210,7 @@ func TestAnUnknownFieldOfAnEventIsAWarning(t *testing.T) {
 	}, Errors: []client.IngestError{}}, batch)
 }
 
-func TestABatchThatHasANameTwiceStoresNothing(t *testing.T) {
+func TestBatchWithRepeatedFieldNameStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -226,7 +226,7 @@ func TestABatchThatHasANameTwiceStoresNothing(t *testing.T) {
 	b.send(t, "GET", "/v1/customers/a", "").problem(t, 404, "not_found")
 }
 
-func TestABodyThatNestsTooDeepSaysSo(t *testing.T) {
+func TestTooDeeplyNestedBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := `{"external_id":"a","metadata":{"a":` + strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000) + `}}`

@@ -111,7 +111,7 @@ end
 return 1
 `)
 
-func TestALimitLetsExactlySoManyThroughInAWindow(t *testing.T) {
+func TestLimiterAllowsExactlyTheLimitPerWindow(t *testing.T) {
 	t.Parallel()
 	for name, fresh := range subjects(t) {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestALimitLetsExactlySoManyThroughInAWindow(t *testing.T) {
 	}
 }
 
-func TestAChangedLimitHoldsInTheSameWindow(t *testing.T) {
+func TestChangedLimitAppliesInRunningWindow(t *testing.T) {
 	t.Parallel()
 	for name, fresh := range subjects(t) {
 		t.Run(name, func(t *testing.T) {
@@ -168,9 +168,9 @@ func (s subject) mayHaveEnded(left time.Duration) bool {
 	return !s.exact && left > 0 && left <= s.window/6
 }
 
-// TestPropertyLimitersKeepTheRule compares the limiters with the model, for requests at random times under random
+// TestPropertyLimitersAgreeWithModel compares the limiters with the model, for requests at random times under random
 // limits.
-func TestPropertyLimitersKeepTheRule(t *testing.T) {
+func TestPropertyLimitersAgreeWithModel(t *testing.T) {
 	t.Parallel()
 	for name, fresh := range subjects(t) {
 		t.Run(name, func(t *testing.T) {
@@ -208,9 +208,9 @@ func TestPropertyLimitersKeepTheRule(t *testing.T) {
 	}
 }
 
-// TestManyAtOnceGetExactlyTheLimit checks the number of concurrent requests that the limiters allow, in one process and
-// in several.
-func TestManyAtOnceGetExactlyTheLimit(t *testing.T) {
+// TestConcurrentRequestsGetExactlyTheLimit checks the number of concurrent requests that the limiters allow, in one
+// process and in several.
+func TestConcurrentRequestsGetExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	local := localWindows(t, new(clock).now, maxWindows)
 	replicas := shared(t, redisClient(t), 3)
@@ -242,7 +242,7 @@ func TestManyAtOnceGetExactlyTheLimit(t *testing.T) {
 	}
 }
 
-func TestMemoryOfWindowsIsBounded(t *testing.T) {
+func TestNumberOfRateLimitWindowsIsBounded(t *testing.T) {
 	t.Parallel()
 	w := localWindows(t, new(clock).now, 100)
 	for i := range 10_000 {
@@ -377,7 +377,7 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 	}
 }
 
-func TestTheURLOfRedisSaysHowLongToWaitForIt(t *testing.T) {
+func TestRedisURLSetsTimeouts(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]time.Duration{"": redisTimeout, "?read_timeout=2s": 2 * time.Second} {
 		client, err := OpenRedis("redis://127.0.0.1:1" + query)

@@ -53,7 +53,7 @@ func (b *bundle) maker(t *testing.T) (m metering.Member, made []credentialMade) 
 	return m, made
 }
 
-func TestAKeyNamesItsMakerAndOutlivesThemByChoiceAlone(t *testing.T) {
+func TestRemovingMemberRequiresChoiceForTheirCredentials(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	m, made := b.maker(t)
@@ -74,7 +74,7 @@ func TestAKeyNamesItsMakerAndOutlivesThemByChoiceAlone(t *testing.T) {
 	}
 }
 
-func TestAKeyIsHandedOverToWhoRemovesItsMaker(t *testing.T) {
+func TestCredentialIsHandedOverToMemberThatRemovesCreator(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owner := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner)
@@ -94,7 +94,7 @@ func TestAKeyIsHandedOverToWhoRemovesItsMaker(t *testing.T) {
 	require.Contains(t, p.Detail, made[0].ID, "whom they were handed to answers for them now")
 }
 
-func TestWhatAKeyOfTheMakersHasMadeIsTheMakersToo(t *testing.T) {
+func TestCredentialCreatedByMembersKeyBelongsToMember(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owner := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner)
@@ -118,9 +118,9 @@ func TestWhatAKeyOfTheMakersHasMadeIsTheMakersToo(t *testing.T) {
 	b.send(t, "GET", "/v1/customers", "", bearer(second.Key)).problem(t, 401, "unauthorized")
 }
 
-// TestAKeyThatAnotherKeyMadeIsHandedOverToo hands over a chain of three keys. The second key is revoked, and
+// TestCredentialsCreatedByOtherKeysAreHandedOver hands over a chain of three keys. The second key is revoked, and
 // stays unchanged.
-func TestAKeyThatAnotherKeyMadeIsHandedOverToo(t *testing.T) {
+func TestCredentialsCreatedByOtherKeysAreHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owner := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner)

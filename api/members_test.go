@@ -44,7 +44,7 @@ var roles = []metering.Role{
 	metering.RoleOwner, metering.RoleAdmin, metering.RoleDeveloper, metering.RoleBilling, metering.RoleViewer,
 }
 
-func TestEveryOperationLetsInTheRolesThatTheTableSays(t *testing.T) {
+func TestEveryOperationAllowsRolesOfPermissionTable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	calls := b.calls(t)
@@ -96,7 +96,7 @@ func TestMembersAreChangedListedAndRemoved(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/tenant/members", "").body, ada.ID.String())
 }
 
-func TestTheOwnerLeavesOnlyByHandingOver(t *testing.T) {
+func TestOwnerCanLeaveOnlyAfterTransferringOwnership(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owner, heir := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner), b.member(t, b.tenant.ID, email("heir"), metering.RoleViewer)
@@ -114,7 +114,7 @@ func TestTheOwnerLeavesOnlyByHandingOver(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+owner.ID.String(), "").status)
 }
 
-func TestAnAdminWhoIsNoOwnerMakesNoKeyOfTheOwners(t *testing.T) {
+func TestAdminMemberCannotCreateAdminCredentials(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleAdmin)
@@ -127,7 +127,7 @@ func TestAnAdminWhoIsNoOwnerMakesNoKeyOfTheOwners(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/api-keys", `{"name":"x","scope":"admin"}`, bearer(b.logIn(t, bob.Email).Token)).status)
 }
 
-func TestWhatAMemberDoesIsAuditedUnderTheirName(t *testing.T) {
+func TestMembersActionsAreAuditedWithMemberAsActor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)

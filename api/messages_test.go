@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestEachMessageIsDescribedWhereverMessagesAre checks that each kind of message has a schema, an example and a
+// TestEachMessageKindIsInSchemaExamplesClientsAndDocs checks that each kind of message has a schema, an example and a
 // type in each client. The docs have a line and the dashboard has a choice for it.
-func TestEachMessageIsDescribedWhereverMessagesAre(t *testing.T) {
+func TestEachMessageKindIsInSchemaExamplesClientsAndDocs(t *testing.T) {
 	t.Parallel()
 	d, schemas := describedAPI(t)
 	for _, kind := range append(metering.MessageKind("").Values(), metering.MessageWebhookTest) {

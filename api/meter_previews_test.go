@@ -69,7 +69,7 @@ func toJSON(t testing.TB, value any) string {
 	return string(text)
 }
 
-func TestAPreviewOfNothingIsEmpty(t *testing.T) {
+func TestMeterPreviewWithoutEventsIsEmpty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -81,8 +81,8 @@ func TestAPreviewOfNothingIsEmpty(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/unknown/preview", `{}`).problem(t, 404, "not_found")
 }
 
-// TestAPreviewIsOfOneTenant checks that a preview reads no events and no meter of another tenant.
-func TestAPreviewIsOfOneTenant(t *testing.T) {
+// TestMeterPreviewReadsOnlyItsTenant checks that a preview reads no events and no meter of another tenant.
+func TestMeterPreviewReadsOnlyItsTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -138,9 +138,9 @@ func TestTheRangeOfAPreviewIsBounded(t *testing.T) {
 	b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"2026-01-01T00:00:00Z","end":"2026-04-03T00:00:00Z"}`)
 }
 
-// TestALargePreviewHoldsAShareOfTheAnswers checks that a large preview takes memory from the tenant's share for
+// TestLargeMeterPreviewCountsTowardsResponseMemory checks that a large preview takes memory from the tenant's share for
 // responses, as a GET does.
-func TestALargePreviewHoldsAShareOfTheAnswers(t *testing.T) {
+func TestLargeMeterPreviewCountsTowardsResponseMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var events []string

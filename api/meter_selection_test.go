@@ -34,7 +34,7 @@ func TestAMeterShowsItsValuePropertyFiltersAndUnit(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"value_property":"usage.total"`)
 }
 
-func TestABadDefinitionNamesItsField(t *testing.T) {
+func TestErrorOfInvalidMeterNamesItsField(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -112,9 +112,9 @@ func TestAStrictTenantRejectsAnEventThatAMeterCannotCount(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
-// TestAChangeOfWhichEventsCountIsConfirmed checks that a change of a meter's selection needs a confirmation,
+// TestChangeOfMeterSelectionRequiresConfirmation checks that a change of a meter's selection needs a confirmation,
 // although the new charges are unknown until the events are counted.
-func TestAChangeOfWhichEventsCountIsConfirmed(t *testing.T) {
+func TestChangeOfMeterSelectionRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
 	b.confirmed(t, "PUT", setPrice, someTerms)

@@ -21,7 +21,7 @@ func (b *bundle) sent(t *testing.T, status int, method, path, body string) (m cl
 	return m
 }
 
-func TestAMeterSaysWithHowManyDecimalsItIsReported(t *testing.T) {
+func TestMeterStoresAndShowsUsageScale(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Zero(t, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"whole","event_type":"call"}`).UsageScale)
@@ -41,7 +41,7 @@ func TestAMeterSaysWithHowManyDecimalsItIsReported(t *testing.T) {
 	require.Zero(t, b.sent(t, 200, "GET", "/v1/meters/calls", "").UsageScale)
 }
 
-func TestAnotherUsageScaleCountsNothingAnewAndPutsCustomersOutOfSync(t *testing.T) {
+func TestUsageScaleChangeStartsNoBackfillAndPutsCustomersOutOfSync(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -78,9 +78,9 @@ func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	return acme.ID
 }
 
-// TestAChangedMeterIsShownAsItWillCount checks that a changed meter is shown with its new definition. Until the
+// TestChangedMeterIsShownWithNewDefinition checks that a changed meter is shown with its new definition. Until the
 // new definition applies, the meter also shows the current one.
-func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
+func TestChangedMeterIsShownWithNewDefinition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")

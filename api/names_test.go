@@ -19,9 +19,9 @@ var (
 	lowerStart = regexp.MustCompile(`(?:^|[.?!]\s+|\n- )[a-z]`)
 )
 
-// TestNamesInDescriptionsAreCode checks that descriptions mark names of fields and values as code, because such
+// TestDescriptionsMarkFieldNamesAsCode checks that descriptions mark names of fields and values as code, because such
 // names can read as English words.
-func TestNamesInDescriptionsAreCode(t *testing.T) {
+func TestDescriptionsMarkFieldNamesAsCode(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ var quotedPlan = func() *decimalPlan {
 	return &decimalPlan{fields: map[string]*decimalPlan{"data": {items: line}, "total": decimal}}
 }()
 
-func TestDecimalsAloneAreQuoted(t *testing.T) {
+func TestQuoterQuotesOnlyDecimals(t *testing.T) {
 	t.Parallel()
 	quoter := decimalQuoter{plan: quotedPlan}
 	require.Equal(t,
@@ -36,9 +36,9 @@ func TestDecimalsAloneAreQuoted(t *testing.T) {
 				`{"each":[1,2.5],"prices":{"a\"b":1,"c":2},"properties":{"each":[1]},"total":7}],"name":"total\":1,"}`))))
 }
 
-// TestPropertyQuotingDoesNotDependOnTheParts checks that quoting adds only quotes to a JSON value, however the value is
-// split into writes.
-func TestPropertyQuotingDoesNotDependOnTheParts(t *testing.T) {
+// TestPropertyQuotingDoesNotDependOnSplitOfWrites checks that quoting adds only quotes to a JSON value, however the
+// value is split into writes.
+func TestPropertyQuotingDoesNotDependOnSplitOfWrites(t *testing.T) {
 	t.Parallel()
 	names := rapid.SampledFrom([]string{"data", "total", "count", "properties", "more", "each", "prices", `a"\`, "é{"})
 	histories.Check(t, func(t *rapid.T) {

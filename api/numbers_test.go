@@ -61,9 +61,9 @@ func asNumbers(schema *openapi3.Schema, value any) any {
 	return value
 }
 
-// TestTheDocumentsDifferByTheirDecimalsAlone checks that the examples of each response have the same values in the
+// TestOpenAPIDocumentsDifferOnlyInFormOfDecimals checks that the examples of each response have the same values in the
 // document with decimals as strings and in the document with decimals as numbers.
-func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
+func TestOpenAPIDocumentsDifferOnlyInFormOfDecimals(t *testing.T) {
 	t.Parallel()
 	quoted, plain := stringsDocument(t), bothDocuments(t)["3.1"]
 	require.NoError(t, quoted.Validate(t.Context(), openapi3.EnableExamplesValidation()))
@@ -109,9 +109,9 @@ func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
 	require.True(t, quoted.Components.Schemas["StatementMeter"].Value.Properties["usage"].Value.Type.Is("number"), "and so do messages")
 }
 
-// TestEveryAnswerHasTheSameDecimalsAsStrings compares both forms of the responses of GET operations that return
+// TestResponsesHaveSameDecimalsAsNumbersAndStrings compares both forms of the responses of GET operations that return
 // decimals.
-func TestEveryAnswerHasTheSameDecimalsAsStrings(t *testing.T) {
+func TestResponsesHaveSameDecimalsAsNumbersAndStrings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
@@ -154,7 +154,7 @@ func TestEveryAnswerHasTheSameDecimalsAsStrings(t *testing.T) {
 	require.Equal(t, b.send(t, "GET", "/v1/usage/export?customer=acme&format=csv", "").body, csv.body)
 }
 
-func TestAWriteIsAnsweredWithDecimalsAsStrings(t *testing.T) {
+func TestWriteResponseCanHaveDecimalsAsStrings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -163,7 +163,7 @@ func TestAWriteIsAnsweredWithDecimalsAsStrings(t *testing.T) {
 	require.Contains(t, b.send(t, "PUT", "/v1/meters/calls/pricing", price).body, `"overage_rate":0.000000000001`)
 }
 
-func TestNumbersAreWrittenInOneOfTwoForms(t *testing.T) {
+func TestOdometerNumbersHeaderAcceptsTwoValues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, bad := range []string{"strings", "float", "string, number", "String"} {

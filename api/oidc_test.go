@@ -174,7 +174,7 @@ func TestAMemberSignsInAtTheTenantsIssuer(t *testing.T) {
 	require.Equal(t, 401, status, "a way back is used once")
 }
 
-func TestALinkOfOursNamesTheIssuerAndLeadsNowhereByItself(t *testing.T) {
+func TestOIDCLoginPageNamesIssuerAndDoesNotRedirect(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -201,9 +201,9 @@ func TestALinkOfOursNamesTheIssuerAndLeadsNowhereByItself(t *testing.T) {
 	require.NotContains(t, row, cookie.Value, "whoever reads the database finishes nobody's sign-in")
 }
 
-// TestAnIssuerVouchesForItsOwnAccountsAlone simulates an attacker that has the key of an admin, and saves an
+// TestIssuerSignsInOnlyItsOwnAccounts simulates an attacker that has the key of an admin, and saves an
 // issuer with claims of the attacker's choice. This issuer must not sign in members of another issuer.
-func TestAnIssuerVouchesForItsOwnAccountsAlone(t *testing.T) {
+func TestIssuerSignsInOnlyItsOwnAccounts(t *testing.T) {
 	t.Parallel()
 	b, op, evil := setup(t), newIssuer(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -239,7 +239,7 @@ func (b *bundle) memberEmail(t *testing.T, id string) (email string) {
 	return email
 }
 
-func TestAnAccountAtTheIssuerIsOneMembersAndIsReplacedByAnInvitation(t *testing.T) {
+func TestIssuerAccountBelongsToOneMemberAndInvitationReplacesIt(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -268,7 +268,7 @@ func TestAnAccountAtTheIssuerIsOneMembersAndIsReplacedByAnInvitation(t *testing.
 	require.NotEqual(t, ada.ID.String(), b.bound(t, op, "viewer", newPerson("ada's second")))
 }
 
-func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
+func TestIDTokenClaimsAreCheckedBeforeSignIn(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -314,7 +314,7 @@ func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
 	require.Equal(t, ada, b.sessionOf(t, with).Member.ID)
 }
 
-func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {
+func TestOIDCCallbackWorksOnlyInBrowserThatStartedSignIn(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	op.AccessTTL = time.Hour // longer than a sign-in may take
@@ -372,7 +372,7 @@ func (b browser) asPerson(t *testing.T, address string) answer {
 	return answer{response.StatusCode, response.Header, string(page)}
 }
 
-func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
+func TestFailedOIDCSignInShowsReasonAndRetryLink(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -400,9 +400,9 @@ func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
 	b.send(t, "GET", strings.TrimPrefix(withoutIssuer, b.url), "").problem(t, 404, "not_found")
 }
 
-// TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt checks a link with additional query parameters, because
+// TestOIDCLoginLinkAcceptsAdditionalParameters checks a link with additional query parameters, because
 // programs that mail a link add such parameters.
-func TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt(t *testing.T) {
+func TestOIDCLoginLinkAcceptsAdditionalParameters(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -413,7 +413,7 @@ func TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt(t *testing.T) {
 	require.NotContains(t, a.body, "utm_source")
 }
 
-func TestASignInThatIsOverLeadsAPersonToTheDashboards(t *testing.T) {
+func TestUsedOrExpiredOIDCCallbackRedirectsToSignIn(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -509,7 +509,7 @@ func TestAnIssuerIsValidatedWhenItIsSaved(t *testing.T) {
 	strict.send(t, "PUT", "/v1/tenant/oidc", fmt.Sprintf(`{"issuer":%q,"client_id":"x"}`, op.Issuer())).problem(t, 422, "invalid")
 }
 
-func TestAnIssuersSecretIsSealedAndAnIssuerThatIsAwayIsUnavailable(t *testing.T) {
+func TestIssuerSecretIsSealedAndUnreachableIssuerReturns503(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
@@ -524,7 +524,7 @@ func TestAnIssuersSecretIsSealedAndAnIssuerThatIsAwayIsUnavailable(t *testing.T)
 	b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").problem(t, 503, "unavailable")
 }
 
-func TestAnIssuerThatNeverAnswersLeavesRoomForOthers(t *testing.T) {
+func TestUnresponsiveIssuerDoesNotBlockOtherTenants(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	held, released := make(chan struct{}), make(chan struct{})

@@ -48,8 +48,9 @@ level=WARN msg="the API refuses requests" bound=database requests=2 last_tenant=
 	require.Equal(t, map[string]float64{boundHeavy: 3, boundDatabase: 3}, counts)
 }
 
-// TestOverloadsHaveABound checks that each error of the API with CodeOverloaded that refuses a request has a bound.
-func TestOverloadsHaveABound(t *testing.T) {
+// TestEachOverloadErrorHasABound checks that each error of the API with CodeOverloaded that refuses a request has a
+// bound.
+func TestEachOverloadErrorHasABound(t *testing.T) {
 	t.Parallel()
 	for _, err := range []*metering.Error{errHeavy, errSeries, errUnderWay, errUnread, errBusy, errHashing, errFull, errEnded} {
 		require.Equal(t, metering.CodeOverloaded, err.Code)

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestMembersEndTheirOwnSessionsAndNobodyElses(t *testing.T) {
+func TestMembersEndOnlyTheirOwnSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada, bob := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer), b.member(t, b.tenant.ID, email("bob"), metering.RoleOwner)
@@ -32,9 +32,9 @@ func TestMembersEndTheirOwnSessionsAndNobodyElses(t *testing.T) {
 	b.send(t, "GET", "/v1/auth/sessions", "").problem(t, 403, "forbidden") // an API key has no sessions
 }
 
-// TestABrowsersNextSessionEndsTheOneBefore checks that a sign-in ends the browser's previous session. The new
+// TestSignInEndsPreviousSessionOfBrowser checks that a sign-in ends the browser's previous session. The new
 // cookie replaces the previous one, so the browser could no longer use or end the previous session.
-func TestABrowsersNextSessionEndsTheOneBefore(t *testing.T) {
+func TestSignInEndsPreviousSessionOfBrowser(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.beside(t)

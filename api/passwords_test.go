@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAHashIsOfOneEMailAndOnePassword(t *testing.T) {
+func TestPasswordHashDependsOnEMailPasswordAndSecret(t *testing.T) {
 	t.Parallel()
 	p, err := NewPasswords(make([]byte, 32))
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestAHashIsOfOneEMailAndOnePassword(t *testing.T) {
 	require.NotEqual(t, p.Hash("karl@example.com", "x"), p.Hash("\u212Aarl@example.com", "x"), "the Kelvin sign is no k")
 }
 
-func TestAStoredHashStaysThePasswords(t *testing.T) {
+func TestStoredPasswordHashRemainsValid(t *testing.T) {
 	t.Parallel()
 	p, err := NewPasswords(make([]byte, 32))
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func newTestHashing(t *testing.T) *hashing {
 	return h
 }
 
-func TestEveryCheckHashesInItsTurn(t *testing.T) {
+func TestPasswordCheckWaitsForHashingPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestHashing(t)
@@ -66,9 +66,9 @@ func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	})
 }
 
-// TestHashingIsByTurns sends three guesses from one address and then a sign-in from another, while only one place is
-// free. The sign-in is hashed second.
-func TestHashingIsByTurns(t *testing.T) {
+// TestHashingAlternatesBetweenAddresses sends three guesses from one address and then a sign-in from another, while
+// only one place is free. The sign-in is hashed second.
+func TestHashingAlternatesBetweenAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestHashing(t)
@@ -110,9 +110,9 @@ func (h *hashing) hashes(t *testing.T, began time.Time, addresses ...string) (be
 
 const ms = time.Millisecond
 
-// TestHashingRestsTwiceAsLongAsItTook sends six guesses from one address. From the third hash on, a hash of 40 ms
+// TestHashingPausesForTwiceTheTimeOfAHash sends six guesses from one address. From the third hash on, a hash of 40 ms
 // starts every 120 ms.
-func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
+func TestHashingPausesForTwiceTheTimeOfAHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begun := newTestHashing(t).hashes(t, time.Now(), slices.Repeat([]string{"198.51.100.9"}, 6)...)
@@ -120,9 +120,9 @@ func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
 	})
 }
 
-// TestWhoHasNotGuessedDoesNotRest signs in from one address while another address sends guesses. The sign-in may wait
-// for the hash that is being computed, but not for a pause.
-func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
+// TestAddressWithoutGuessesSkipsHashingPause signs in from one address while another address sends guesses. The sign-in
+// may wait for the hash that is being computed, but not for a pause.
+func TestAddressWithoutGuessesSkipsHashingPause(t *testing.T) {
 	t.Parallel()
 	for at, begins := range map[time.Duration]time.Duration{
 		50 * ms:  80 * ms, // after the hash that is being computed
@@ -141,9 +141,9 @@ func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestManyWhoGuessTakeAThirdOfAProcessor sends guesses from thirty addresses. After the first hashingPlaces hashes, at
-// most one hash of 40 ms starts every 120 ms.
-func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
+// TestManyGuessingAddressesUseOneThirdOfProcessor sends guesses from thirty addresses. After the first hashingPlaces
+// hashes, at most one hash of 40 ms starts every 120 ms.
+func TestManyGuessingAddressesUseOneThirdOfProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var addresses []string
@@ -158,9 +158,9 @@ func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
 	})
 }
 
-// TestWhoHasNotGuessedComesBeforeThoseWhoHave sends guesses from 200 addresses without a pause. An account that
+// TestAddressesWithoutGuessesAreHashedFirst sends guesses from 200 addresses without a pause. An account that
 // has signed in from its address before, and two addresses without guesses, get a hash within 200 ms.
-func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
+func TestAddressesWithoutGuessesAreHashedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHashing(t)
@@ -189,9 +189,9 @@ func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	})
 }
 
-// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in that got no hash, because all places were occupied. Only the
-// second attempt counts.
-func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
+// TestSignInAttemptWithoutHashDoesNotCount retries a sign-in that got no hash, because all places were occupied. Only
+// the second attempt counts.
+func TestSignInAttemptWithoutHashDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHashing(t)
@@ -207,7 +207,7 @@ func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestAnAccountThatHasSignedInAtAnAddressIsFirstThere(t *testing.T) {
+func TestAccountThatSignedInAtAddressHasPriorityThere(t *testing.T) {
 	t.Parallel()
 	h := newTestHashing(t)
 	const address, account = "198.51.100.9", "ada at 198.51.100.9"

@@ -37,7 +37,7 @@ func TestEveryOperationNamesAPermissionOfTheTable(t *testing.T) {
 	}
 }
 
-func TestOnlyHealthSigningInAndWhatIsSignedArePublic(t *testing.T) {
+func TestOnlyListedOperationsArePublic(t *testing.T) {
 	t.Parallel()
 	var public []string
 	for _, op := range operations(t) {
@@ -48,7 +48,7 @@ func TestOnlyHealthSigningInAndWhatIsSignedArePublic(t *testing.T) {
 	require.ElementsMatch(t, []string{"get-health", "get-readiness", "log-in", "find-invitation", "accept-invitation", "accept-invitation-at-issuer", "ask-for-reset", "begin-oidc", "finish-oidc", "receive-provider-event"}, public)
 }
 
-func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {
+func TestOnlyAdminScopeAndOwnerGrantAllPermissions(t *testing.T) {
 	t.Parallel()
 	for p, grant := range permissions {
 		require.Contains(t, grant.scopes, adm, p)
@@ -66,7 +66,7 @@ func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {
 	require.False(t, mayGrant(Principal{Scope: ink}, Principal{Role: viewer}))
 }
 
-func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
+func TestUnknownPermissionAllowsNoCaller(t *testing.T) {
 	t.Parallel()
 	for scope := range scopePrefixes {
 		require.False(t, Permission("").allows(Principal{Scope: scope}))
@@ -76,7 +76,7 @@ func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
 	}
 }
 
-func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
+func TestFilteringOperationsDescribeFilterParameters(t *testing.T) {
 	t.Parallel()
 	for _, op := range operations(t) {
 		if op.Metadata["filtering"] == true {
@@ -85,9 +85,9 @@ func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
 	}
 }
 
-// TestCallersWhoReadBillingReadWhatItsAttentionNames checks that callers with BillingRead can also read customers,
+// TestBillingReadersCanReadResourcesOfAttentionItems checks that callers with BillingRead can also read customers,
 // meters and webhooks, because the list of attention entries names them.
-func TestCallersWhoReadBillingReadWhatItsAttentionNames(t *testing.T) {
+func TestBillingReadersCanReadResourcesOfAttentionItems(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Permission{CustomersRead, MetersRead, HooksRead} {
 		for _, role := range permissions[BillingRead].roles {

@@ -21,7 +21,7 @@ func (b *bundle) preview(t *testing.T) string {
 	return items[0].Amount.String() + " " + items[0].Currency
 }
 
-func TestAPlansPriceTakesTheMetersPlace(t *testing.T) {
+func TestPlanPriceReplacesMeterPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -58,8 +58,8 @@ func TestAPlansPriceTakesTheMetersPlace(t *testing.T) {
 	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"plan.assign"`)
 }
 
-// TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule checks the default start of an assignment for a customer with two
-// billing schedules. Each schedule is charged at the plan's prices from its next period on.
+// TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule checks the default start of an assignment for a customer with
+// two billing schedules. Each schedule is charged at the plan's prices from its next period on.
 func TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule(t *testing.T) {
 	t.Parallel()
 	b, month := setup(t).twoSchedules(t)
@@ -73,7 +73,7 @@ func TestAPlanStartsWithTheNextPeriodOfAnyBillingSchedule(t *testing.T) {
 	require.Nil(t, plan.Plan)
 }
 
-func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
+func TestPlanOfRunningPeriodRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -29,10 +29,10 @@ func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, strip
 	return b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, stripe.URL) }), stripe
 }
 
-// TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked checks that linking a customer compares its prices. The
+// TestLinkingCustomerComparesPricesWithProvider checks that linking a customer compares its prices. The
 // response shows a price that differs from the provider's, and the preview charges the provider's price. If the
 // provider's price has another currency, the link is refused. If the provider does not respond, the link is accepted.
-func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
+func TestLinkingCustomerComparesPricesWithProvider(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seed := &stripetest.Seed{
@@ -91,9 +91,9 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Contains(t, unread.body, `"compared_at":null,"reason":"not compared yet: `)
 }
 
-// TestAComparisonFollowsTheFormOfTheRunningPeriod changes the provider's setting bills within a billing period. The
+// TestPriceComparisonFollowsFormOfRunningPeriod changes the provider's setting bills within a billing period. The
 // period keeps the form that it had at its start, so the prices are compared as long as it bills quantities.
-func TestAComparisonFollowsTheFormOfTheRunningPeriod(t *testing.T) {
+func TestPriceComparisonFollowsFormOfRunningPeriod(t *testing.T) {
 	t.Parallel()
 	for _, stored := range []bool{false, true} {
 		b := setup(t)

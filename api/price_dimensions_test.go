@@ -76,7 +76,7 @@ func TestPricesByDimensionAreStoredShownAndCharged(t *testing.T) {
 	require.Equal(t, "10.77 10.52", fmt.Sprint(preview.IfInForce[0].Before, " ", preview.IfInForce[0].After), "without a default, the tiny model is unrated")
 }
 
-func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
+func TestErrorOfPriceByDimensionNamesFieldRuleAndFix(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sendTokens(t, b)
@@ -129,9 +129,9 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 	require.Contains(t, regrouped.body, "group_by must keep model: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter")
 }
 
-// TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether checks that a price by dimension is refused while the
+// TestPriceByDimensionAndQuantityBillingExcludeEachOther checks that a price by dimension is refused while the
 // provider bills quantities, and the reverse. A quantity has no dimension values.
-func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
+func TestPriceByDimensionAndQuantityBillingExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r, _ := b.atStripe(t, &stripetest.Seed{})

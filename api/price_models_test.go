@@ -65,7 +65,7 @@ func TestEachPriceModelIsStoredShownAndCharged(t *testing.T) {
 	}
 }
 
-func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
+func TestErrorOfPriceModelNamesFieldRuleAndFix(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -103,9 +103,9 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 	}
 }
 
-// TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether checks that a price with a fixed fee is refused while
+// TestFixedFeeAndQuantityBillingExcludeEachOther checks that a price with a fixed fee is refused while
 // the provider bills quantities, and the reverse. A quantity has no event count.
-func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
+func TestFixedFeeAndQuantityBillingExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r, _ := b.atStripe(t, &stripetest.Seed{})

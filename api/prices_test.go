@@ -30,9 +30,9 @@ func versionsOf(p client.Pricing) (versions []int64) {
 	return versions
 }
 
-// TestFreeIsSaidAndNotForgotten checks that a body without a price is refused, because it would make usage free.
+// TestFreeUsageRequiresPriceOfZero checks that a body without a price is refused, because it would make usage free.
 // Free usage needs a price of 0.
-func TestFreeIsSaidAndNotForgotten(t *testing.T) {
+func TestFreeUsageRequiresPriceOfZero(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -43,7 +43,7 @@ func TestFreeIsSaidAndNotForgotten(t *testing.T) {
 	require.Equal(t, "0", b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0}`).Current.OverageRate.String())
 }
 
-func TestTheFirstPriceHoldsFromTheInstantThatItNames(t *testing.T) {
+func TestFirstPriceAppliesFromItsEffectiveTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -65,9 +65,9 @@ func TestTheFirstPriceHoldsFromTheInstantThatItNames(t *testing.T) {
 	require.NotContains(t, log, "0001")
 }
 
-// TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows checks the default of currency: the currency of the version in
+// TestPriceWithoutCurrencyKeepsPreviousCurrency checks the default of currency: the currency of the version in
 // force, else of the price that the new price replaces, else the tenant's.
-func TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows(t *testing.T) {
+func TestPriceWithoutCurrencyKeepsPreviousCurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -103,9 +103,9 @@ func TestAPriceWithoutCurrencyKeepsTheCurrencyThatItFollows(t *testing.T) {
 	require.Contains(t, b.send(t, "POST", ofCustomer+"/preview", `{"base_price":5}`).body, `"currency":"CHF"`, "the preview has the same default")
 }
 
-// TestNullIsNoStartOfAPrice checks that null is refused as effective_from in each request that accepts the field. In
-// responses, null stands for the beginning. The default of requests is another time.
-func TestNullIsNoStartOfAPrice(t *testing.T) {
+// TestNullEffectiveFromIsRefused checks that null is refused as effective_from in each request that accepts the field.
+// In responses, null stands for the beginning. The default of requests is another time.
+func TestNullEffectiveFromIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -127,7 +127,7 @@ func TestNullIsNoStartOfAPrice(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"price.set"`)
 }
 
-func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
+func TestFuturePriceVersionCanBeWithdrawnOrReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -153,9 +153,9 @@ func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	b.send(t, "DELETE", "/v1/meters/calls/pricing/4", "").problem(t, 409, "conflict")
 }
 
-// TestAPriceOfARunningPeriodIsConfirmed checks that the confirmation lists the changes, computed by the rules that
-// charge the price.
-func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
+// TestPriceOfRunningPeriodRequiresConfirmation checks that the confirmation lists the changes, computed by the rules
+// that charge the price.
+func TestPriceOfRunningPeriodRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -194,8 +194,9 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/storage/pricing/preview", `{"overage_rate":2}`).problem(t, 503, "meter_backfilling")
 }
 
-// TestAPriceIsPreviewed checks that a preview uses the rules that charge the price, and sets no price.
-func TestAPriceIsPreviewed(t *testing.T) {
+// TestPricePreviewShowsChargesAndSetsNoPrice checks that a preview uses the rules that charge the price, and sets no
+// price.
+func TestPricePreviewShowsChargesAndSetsNoPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -18,9 +18,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestLargeBodiesAreReadInTurns reads bodies while another tenant occupies the only processor. A body of at most atOnce
-// bytes does not wait for the processor.
-func TestLargeBodiesAreReadInTurns(t *testing.T) {
+// TestOnlyLargeBodiesWaitForProcessor reads bodies while another tenant occupies the only processor. A body of at most
+// atOnce bytes does not wait for the processor.
+func TestOnlyLargeBodiesWaitForProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		processors := fair.NewShares[metering.TenantID](1)
@@ -46,8 +46,8 @@ func TestLargeBodiesAreReadInTurns(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForABodyThatIsAwaited checks that a slow client does not occupy a processor.
-func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
+// TestSlowBodyDoesNotOccupyProcessor checks that a slow client does not occupy a processor.
+func TestSlowBodyDoesNotOccupyProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		processors := fair.NewShares[metering.TenantID](1)
@@ -69,9 +69,9 @@ func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
 	})
 }
 
-// TestAProcessorDecodesABodyAndThenIsFree checks that huma decodes a large body with a processor of the tenant, and
+// TestProcessorIsFreeAfterBodyIsDecoded checks that huma decodes a large body with a processor of the tenant, and
 // that the processor is free while the operation runs and while an error is sent.
-func TestAProcessorDecodesABodyAndThenIsFree(t *testing.T) {
+func TestProcessorIsFreeAfterBodyIsDecoded(t *testing.T) {
 	t.Parallel()
 	s := &server{processors: fair.NewShares[metering.TenantID](1)}
 	isFree := func() bool {

@@ -45,7 +45,7 @@ func (b *bundle) striped(t testing.TB) *bundle {
 	return r
 }
 
-func TestTheEndpointToAddAtAProviderIsKnownBeforeItIsSaved(t *testing.T) {
+func TestProviderWebhookURLIsShownBeforeProviderIsSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.replica(t, func(d *api.Deps) { d.BaseURL = "https://odometer.example.com" })
@@ -70,7 +70,7 @@ func TestTheEndpointToAddAtAProviderIsKnownBeforeItIsSaved(t *testing.T) {
 	require.Empty(t, webhook.WebhookURL)
 }
 
-func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
+func TestStripeIsSavedOnlyIfItAcceptsTheKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	require.Contains(t, b.send(t, "GET", "/v1/billing/providers", "").body, `{"type":"stripe","connected":true,`)
@@ -115,9 +115,9 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
 }
 
-// TestWhatStripeBillsIsKeptWhereItIsNotGiven checks that a request without bills keeps bills and the
+// TestOmittedBillsKeepsBillingSettingsOfStripe checks that a request without bills keeps bills and the
 // settings of invoices and their lines. A request with bills replaces all of them.
-func TestWhatStripeBillsIsKeptWhereItIsNotGiven(t *testing.T) {
+func TestOmittedBillsKeepsBillingSettingsOfStripe(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	require.Contains(t, b.send(t, "GET", "/v1/billing/provider", "").body, `"bills":"quantities"`)
@@ -153,9 +153,9 @@ func TestAKeyIsNotSavedWhileStripeIsDown(t *testing.T) {
 	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
 }
 
-// TestATenantSavesItsProviderAFewTimesAMinute checks that a tenant can call a provider only some times a minute by
+// TestProviderSavesAreLimitedPerMinute checks that a tenant can call a provider only some times a minute by
 // saving settings. A refused save counts too.
-func TestATenantSavesItsProviderAFewTimesAMinute(t *testing.T) {
+func TestProviderSavesAreLimitedPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var calls atomic.Int64
@@ -176,8 +176,8 @@ func TestATenantSavesItsProviderAFewTimesAMinute(t *testing.T) {
 	require.Equal(t, before, calls.Load())
 }
 
-// TestAMappingHasABoundedLength checks the lengths of the slugs and values of a mapping.
-func TestAMappingHasABoundedLength(t *testing.T) {
+// TestMappingSlugsAndValuesHaveMaximumLength checks the lengths of the slugs and values of a mapping.
+func TestMappingSlugsAndValuesHaveMaximumLength(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	mapped := func(slug, value int) answer {
@@ -189,7 +189,7 @@ func TestAMappingHasABoundedLength(t *testing.T) {
 	}
 }
 
-func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
+func TestNewKeyOfSameStripeAccountReplacesPreviousKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	saved := b.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","secret_key":"sk_live_CANARYnext","webhook_secret":"whsec_another-endpoint"}`)
@@ -204,7 +204,7 @@ func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", b.now())).status)
 }
 
-func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
+func TestOmittedStripeSecretsAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	first := b.provider(t, `{"type":"stripe","mapping":{"calls":"price_2"}}`)
@@ -227,7 +227,7 @@ func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
 	require.Contains(t, refused.body, "body.secret_key is required, because the saved secret cannot be decrypted")
 }
 
-func TestStripesSecretsAreNeededTheFirstTime(t *testing.T) {
+func TestFirstSaveOfStripeRequiresSecrets(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	for body, field := range map[string]string{
@@ -282,7 +282,7 @@ func (b *bundle) signature(payload string) string {
 	return stripetest.Sign([]byte(payload), stripeSecret, b.now())
 }
 
-func TestAnEventOfStripesIsKeptOnceAndHandled(t *testing.T) {
+func TestStripeEventIsStoredOnceAndStartsOneRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	updated := delivery("evt_1", subscriptionUpdated, "")
@@ -295,7 +295,7 @@ func TestAnEventOfStripesIsKeptOnceAndHandled(t *testing.T) {
 	require.Equal(t, started, <-b.temporal.started, "the same run, as nobody has said that it is done")
 }
 
-func TestAnEventThatIsNothingToUsIsHarmless(t *testing.T) {
+func TestIrrelevantStripeEventStartsNoRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	for name, payload := range map[string]string{
@@ -313,7 +313,7 @@ func TestAnEventThatIsNothingToUsIsHarmless(t *testing.T) {
 	require.Contains(t, <-b.temporal.started, "provider-event/")
 }
 
-func TestAnEventWhoseIDsCannotBeStoredIsNoneOfStripes(t *testing.T) {
+func TestStripeEventWithNULInIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	good := delivery("evt_1", subscriptionUpdated, "")
@@ -323,7 +323,7 @@ func TestAnEventWhoseIDsCannotBeStoredIsNoneOfStripes(t *testing.T) {
 	}
 }
 
-func TestAnEventIsReadInEveryVersionOfTheAPI(t *testing.T) {
+func TestStripeEventOfEachAPIVersionIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	for n, more := range []string{
@@ -336,7 +336,7 @@ func TestAnEventIsReadInEveryVersionOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestAnEventIsSignedByteForByte(t *testing.T) {
+func TestStripeEventSignatureCoversExactBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	odd := "\n { \"type\" : \"customer.created\",\r\n\t\"id\":\"evt_\\u0031\", \"note\":\"<&\u2028>\" }\n"
@@ -364,7 +364,7 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 	require.Empty(t, b.temporal.started)
 }
 
-func TestNobodyLearnsWhoIsBilledThroughStripe(t *testing.T) {
+func TestProviderWebhookDoesNotRevealTenantsOfStripe(t *testing.T) {
 	t.Parallel()
 	b, billed := setup(t), setup(t).striped(t)
 	payload := delivery("evt_1", subscriptionUpdated, "")
@@ -385,7 +385,7 @@ func TestNobodyLearnsWhoIsBilledThroughStripe(t *testing.T) {
 	b.deliver(t, "/v1/provider-webhooks/webhook/"+b.tenant.ID.String(), payload, b.signature(payload)).problem(t, 404, "not_found")
 }
 
-func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
+func TestStripeEventReturns503WhileTemporalIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	payload := delivery("evt_1", subscriptionUpdated, "")
@@ -407,9 +407,9 @@ func tenantsOf(events []ledger.KeptEvent) (tenants []metering.TenantID) {
 	return tenants
 }
 
-// TestForgedEventsAreFailuresOfTheirSender checks that an address that has sent too many forged events for a
+// TestForgedStripeEventsAreLimitedPerAddress checks that an address that has sent too many forged events for a
 // tenant must wait. The exception is an address that has sent a signed event for the tenant before.
-func TestForgedEventsAreFailuresOfTheirSender(t *testing.T) {
+func TestForgedStripeEventsAreLimitedPerAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t).strict(t, 5)
 	updated := delivery("evt_1", subscriptionUpdated, "")

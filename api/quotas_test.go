@@ -46,7 +46,7 @@ func TestAQuotaIsSetListedAndDeleted(t *testing.T) {
 	require.Contains(t, log, "quota.delete")
 }
 
-func TestAnInvalidQuotaNamesTheRule(t *testing.T) {
+func TestErrorOfInvalidQuotaNamesTheRule(t *testing.T) {
 	t.Parallel()
 	b, _ := limited(t)
 	for _, c := range []struct{ body, says string }{

@@ -126,7 +126,7 @@ func TestReconciliationsAreListed(t *testing.T) {
 	require.Equal(t, "query.customer", p.Errors[0].Location)
 }
 
-func TestWhatBillingListsNamesItsCustomer(t *testing.T) {
+func TestBillingListsShowCustomerName(t *testing.T) {
 	t.Parallel()
 	held, reconciled, syncing := setup(t), setup(t), setup(t)
 	held.held(t)
@@ -140,7 +140,7 @@ func TestWhatBillingListsNamesItsCustomer(t *testing.T) {
 	}
 }
 
-func TestOperatorsWaiveRebillAndWriteOff(t *testing.T) {
+func TestOperatorsDecideReconciliations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	periods := b.reconciled(t)
@@ -172,7 +172,7 @@ func TestOperatorsWaiveRebillAndWriteOff(t *testing.T) {
 	require.Equal(t, 3, strings.Count(log, `"action":"reconciliation.`))
 }
 
-func TestWhatCannotBeDecidedSaysWhy(t *testing.T) {
+func TestRefusedReconciliationDecisionShowsReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	periods := b.reconciled(t)
@@ -211,7 +211,7 @@ func TestWhatCannotBeDecidedSaysWhy(t *testing.T) {
 	require.Equal(t, `{"data":[],"has_more":false,"next_page_token":null}`, strings.TrimSpace(b.send(t, "GET", "/v1/billing/reconciliation", "", other.headers("")...).body))
 }
 
-func TestASyncShowsWhatIsNotSettled(t *testing.T) {
+func TestSyncShowsUnresolvedReconciliations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	periods := b.reconciled(t)

@@ -23,7 +23,7 @@ func (b *bundle) audited(t testing.TB, action string) []metering.AuditEntry {
 	return entries
 }
 
-func TestWhoIsRefusedIsAudited(t *testing.T) {
+func TestRefusedRequestIsAudited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.newKey(t, metering.ScopeReadOnly)
@@ -53,9 +53,9 @@ func TestWhoIsRefusedIsAudited(t *testing.T) {
 	require.Len(t, b.audited(t, "hmac_secret.refuse"), 1, "a guess is nobody's")
 }
 
-// TestRefusalsDoNotFillTheLog checks that the audit log records the first 20 refusals of a kind per minute. A further
-// entry records the number of omitted refusals.
-func TestRefusalsDoNotFillTheLog(t *testing.T) {
+// TestAuditLogLimitsRefusalsPerMinute checks that the audit log records the first 20 refusals of a kind per minute. A
+// further entry records the number of omitted refusals.
+func TestAuditLogLimitsRefusalsPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	stopping := make(chan struct{})
@@ -82,7 +82,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	require.Empty(t, breaks)
 }
 
-func TestWhatIsReadOrBegunIsAudited(t *testing.T) {
+func TestExportsAndWebhookTestsAreAudited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
@@ -101,7 +101,7 @@ func TestWhatIsReadOrBegunIsAudited(t *testing.T) {
 	require.Equal(t, made.ID, b.audited(t, "webhook.test")[0].Resource)
 }
 
-func TestTheAuditLogIsFilteredAndItsBadFiltersAreNamed(t *testing.T) {
+func TestAuditLogIsFilteredAndInvalidFilterIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

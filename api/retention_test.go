@@ -26,7 +26,7 @@ func stamped(at time.Time, key string) string {
 	return string(text)
 }
 
-func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
+func TestKeyedEventOlderThanRetentionIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
@@ -44,7 +44,7 @@ func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
 		"errors":[{"index":1,"code":"timestamp_too_old","message":"timestamp must not be more than 1199 hours in the past for an event with an idempotency_key"}]}`, a.body)
 }
 
-func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
+func TestRequestsThatNeedDroppedEventsAreRefused(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	b := setupAt(t, store) // a replica without the retention setting

@@ -60,7 +60,7 @@ func (b *bundle) listed(t *testing.T, id string) client.APIKeyMetadata {
 	return client.APIKeyMetadata{}
 }
 
-func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {
+func TestRotationReplacesOldAPIKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.rotatableKey(t, metering.ScopeReadOnly)
@@ -135,7 +135,7 @@ func (b *bundle) signing(t *testing.T, hook string) [][]byte {
 	return e.Signing(b.now())
 }
 
-func TestAnOverlapLetsBothKeysInAndSaysWhetherTheOldOneIsUsed(t *testing.T) {
+func TestBothKeysAreValidDuringOverlapAndUseOfOldKeyIsShown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.rotatableKey(t, metering.ScopeReadOnly)
@@ -193,7 +193,7 @@ func TestRevokingTheOldKeyEndsItsOverlap(t *testing.T) {
 	require.Nil(t, b.listed(t, fresh.ID).OldLastUsedAt)
 }
 
-func TestOfRotationsAtOnceOneShowsAKey(t *testing.T) {
+func TestOnlyOneOfConcurrentRotationsSucceeds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.rotatableKey(t, metering.ScopeReadOnly)
@@ -211,7 +211,7 @@ func TestOfRotationsAtOnceOneShowsAKey(t *testing.T) {
 	require.Equal(t, map[int]int{201: 1, 409: clients - 1}, counts)
 }
 
-func TestNobodyRotatesAStrongerKeyNorAnothersOne(t *testing.T) {
+func TestOnlyAdminOfSameTenantRotatesKey(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)
 	theirs := other.rotatableKey(t, metering.ScopeReadOnly)
@@ -223,7 +223,7 @@ func TestNobodyRotatesAStrongerKeyNorAnothersOne(t *testing.T) {
 	}
 }
 
-func TestAWebhooksSecretIsReplacedForGood(t *testing.T) {
+func TestWebhookSecretIsReplacedWithoutOverlap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	hook := b.makeHook(t, someHook)

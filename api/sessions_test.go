@@ -74,7 +74,7 @@ func (b *bundle) whoAmI(t testing.TB, token string) int {
 	return b.send(t, "GET", "/v1/auth/session", "", bearer(token)).status
 }
 
-func TestAMemberWhoSignsInIsKnown(t *testing.T) {
+func TestSessionShowsSignedInMember(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("Ada"), metering.RoleBilling)
@@ -107,7 +107,7 @@ func TestAMemberWhoSignsInIsKnown(t *testing.T) {
 	b.send(t, "POST", "/v1/auth/logout", "").problem(t, 403, "forbidden")
 }
 
-func TestATokenCarriesIDsAlone(t *testing.T) {
+func TestSessionTokenContainsOnlyIDsAndTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)
@@ -124,7 +124,7 @@ func TestATokenCarriesIDsAlone(t *testing.T) {
 	require.InDelta(t, 12*3600, claims["exp"].(float64)-claims["iat"].(float64), 0)
 }
 
-func TestARemovedMemberIsOutWithTheNextRequestOnEveryReplica(t *testing.T) {
+func TestRemovedMemberLosesAccessImmediatelyOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.replica(t, func(*api.Deps) {})
@@ -137,7 +137,7 @@ func TestARemovedMemberIsOutWithTheNextRequestOnEveryReplica(t *testing.T) {
 	b.send(t, "POST", "/v1/auth/login", logInBody(ada.Email, password, ""), "Authorization: ").problem(t, 401, "unauthorized")
 }
 
-func TestARoleHoldsFromTheNextRequest(t *testing.T) {
+func TestRoleChangeAppliesToNextRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.replica(t, func(*api.Deps) {})
@@ -178,7 +178,7 @@ func forge(t *testing.T, algorithm jose.SignatureAlgorithm, key []byte, claims m
 	return token
 }
 
-func TestATokenThatWeDidNotMakeIsNoCredential(t *testing.T) {
+func TestForgedSessionTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	b, theirs := setup(t), setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)
@@ -237,7 +237,7 @@ func TestASessionEndsAfterTwelveHours(t *testing.T) {
 	require.Equal(t, 401, b.whoAmI(t, in.Token))
 }
 
-func TestNobodyLearnsWhoIsAMember(t *testing.T) {
+func TestSignInErrorDoesNotRevealMembership(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
@@ -270,7 +270,7 @@ func TestNobodyLearnsWhoIsAMember(t *testing.T) {
 	}
 }
 
-func TestWhoIsAMemberOfSeveralTenantsChoosesOne(t *testing.T) {
+func TestMemberOfSeveralTenantsChoosesTenantAtSignIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := dbtest.Tenant(t, b.store)
@@ -315,7 +315,7 @@ func TestSignInsAreLimitedByAccountAndByAddress(t *testing.T) {
 	b.logIn(t, ada.Email)
 }
 
-func TestWhatAStrangerGuessesLocksNobodyOut(t *testing.T) {
+func TestGuessesBlockOnlyTheirOwnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t).strict(t, 1_000_000)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
@@ -395,7 +395,7 @@ func (b *bundle) cookie(t *testing.T, email string) (cookie *http.Cookie, csrf s
 	return cookie, in.CSRFToken
 }
 
-func TestACookieChangesNothingWithoutTheSessionsToken(t *testing.T) {
+func TestCookieWithoutCSRFTokenCannotWrite(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleDeveloper)
@@ -426,7 +426,7 @@ func TestACookieChangesNothingWithoutTheSessionsToken(t *testing.T) {
 	with("GET", "/v1/auth/session", "").problem(t, 401, "unauthorized")
 }
 
-func TestACookieIsForThisSiteAlone(t *testing.T) {
+func TestSessionCookieIsSameSiteAndHTTPOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
@@ -449,9 +449,9 @@ func TestACookieIsForThisSiteAlone(t *testing.T) {
 	require.Equal(t, 200, https.send(t, "GET", "/v1/auth/session", "", "Authorization: ", "Cookie: "+secure.Name+"="+secure.Value).status)
 }
 
-// TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor signs in with an e-mail that contains a NUL. No valid e-mail
+// TestSignInWithNULInEMailIsRefusedWithoutQuery signs in with an e-mail that contains a NUL. No valid e-mail
 // contains a NUL, and the database rejects a query with one.
-func TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor(t *testing.T) {
+func TestSignInWithNULInEMailIsRefusedWithoutQuery(t *testing.T) {
 	t.Parallel()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)

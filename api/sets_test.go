@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// TestTheDocumentHasTheSetsOfTheCode checks that each enum of the document is a set of the code. An enum that is
+// TestEnumsOfDocumentMatchCode checks that each enum of the document is a set of the code. An enum that is
 // written a second time could differ from the first.
-func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
+func TestEnumsOfDocumentMatchCode(t *testing.T) {
 	t.Parallel()
 	messages, roles := metering.MessageKind("").Values(), metering.Role("").Values()
 	sets := [][]string{

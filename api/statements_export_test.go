@@ -36,9 +36,9 @@ func (b *bundle) bills(t *testing.T, query string) (rows []map[string]string) {
 	return rows
 }
 
-// TestTheBillsOfAMonthAreThoseOfItsPeriods checks that the file has each line of the month's periods, and that the
+// TestBillExportHasEachLineOfTheMonthsPeriods checks that the file has each line of the month's periods, and that the
 // amounts of its rows add up to the same totals.
-func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
+func TestBillExportHasEachLineOfTheMonthsPeriods(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
@@ -90,9 +90,9 @@ func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
 	}
 }
 
-// TestTheBillsOfAMonthHaveLateUsageAndAdjustments checks that the file shows late usage at the closed period, and
+// TestBillExportShowsLateUsageAndAdjustments checks that the file shows late usage at the closed period, and
 // its adjustment in the amount of the next period.
-func TestTheBillsOfAMonthHaveLateUsageAndAdjustments(t *testing.T) {
+func TestBillExportShowsLateUsageAndAdjustments(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	month := b.adjusted(t)
@@ -121,9 +121,9 @@ type sendings struct {
 
 func (s *sendings) Flush() { s.bodies = append(s.bodies, s.Body.String()) }
 
-// TestTheBillsOfEachCustomerAreSentAtOnce checks that the server sends the bills of a customer as soon as it has
-// read them.
-func TestTheBillsOfEachCustomerAreSentAtOnce(t *testing.T) {
+// TestBillExportSendsBillsOfEachCustomerSeparately checks that the server sends the bills of a customer as soon as it
+// has read them.
+func TestBillExportSendsBillsOfEachCustomerSeparately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)

@@ -112,10 +112,10 @@ func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
 	require.Nil(t, b.periods(t)[0].Id)
 }
 
-// TestAStatementIsTheWholeBillOfAPeriod checks that a statement deducts the amounts of a previous receiver, and
+// TestStatementDeductsAmountsOfPreviousReceiver checks that a statement deducts the amounts of a previous receiver, and
 // lists them. The statement, the explanation and the report have the same amounts. The preview shows the charge
 // before the deduction.
-func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
+func TestStatementDeductsAmountsOfPreviousReceiver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
@@ -204,7 +204,7 @@ func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
 	return month
 }
 
-func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
+func TestStatementsShowLateUsageAndItsAdjustment(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	month := b.adjusted(t)
@@ -241,7 +241,7 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	require.Equal(t, []client.StatementTotal{{Currency: "USD", Amount: "10.79", Adjustments: "0.79"}}, open.Totals)
 }
 
-func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
+func TestRefusedExplanationNamesParameter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
@@ -329,8 +329,8 @@ func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
 	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
 }
 
-// TestTheWorkedExampleOfTheDocuments compares the example of docs/api/bills.md with a response.
-func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
+// TestExplainExampleOfDocsMatchesResponse compares the example of docs/api/bills.md with a response.
+func TestExplainExampleOfDocsMatchesResponse(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/api/bills.md")
 	require.NoError(t, err)

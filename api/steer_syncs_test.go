@@ -48,7 +48,7 @@ func (b *bundle) steer(t *testing.T, run client.SyncRun, verb string) (steered c
 	return steered
 }
 
-func TestASyncThatIsNotOverSaysHowItStands(t *testing.T) {
+func TestOpenSyncShowsAttemptsAndLastError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -108,7 +108,7 @@ func TestASyncThatCannotReadTheProviderSaysSo(t *testing.T) {
 	}
 }
 
-func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
+func TestSyncActionsAreAppliedAndAudited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
@@ -156,7 +156,7 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	}
 }
 
-func TestASyncWithoutARunIsSteered(t *testing.T) {
+func TestSyncWithoutRunIsRetriedPausedAndCanceled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
@@ -215,7 +215,7 @@ func TestARunThatIsPausedInTheTemporalUIIsResumed(t *testing.T) {
 	require.Equal(t, []string{"resume"}, b.temporal.runs.updates)
 }
 
-func TestEveryVerbAsksForAReason(t *testing.T) {
+func TestEveryOperatorActionRequiresReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
@@ -238,7 +238,7 @@ func TestEveryVerbAsksForAReason(t *testing.T) {
 	require.False(t, *b.readSync(t, run).Paused)
 }
 
-func TestAnUnknownSyncIsNotSteeredAndWithoutTemporalNoRunIs(t *testing.T) {
+func TestUnknownSyncIsRefusedAndRetryAndCancelNeedTemporal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)

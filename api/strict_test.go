@@ -9,9 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestAStrictTenantKnowsItsCustomersAndEventTypes checks that a strict tenant rejects unknown customers and event
+// TestStrictTenantRejectsUnknownCustomersAndEventTypes checks that a strict tenant rejects unknown customers and event
 // types. A typo therefore creates no customer that is billed, and stores no event without a meter.
-func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
+func TestStrictTenantRejectsUnknownCustomersAndEventTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -78,9 +78,9 @@ func TestAStrictTenantRejectsUnknownFields(t *testing.T) {
 	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
 }
 
-// TestAStrictTenantsRepeatsAreAccepted checks that an event that was stored before the tenant became strict can be
-// sent again.
-func TestAStrictTenantsRepeatsAreAccepted(t *testing.T) {
+// TestStrictTenantAcceptsRepeatsOfStoredEvents checks that an event that was stored before the tenant became strict can
+// be sent again.
+func TestStrictTenantAcceptsRepeatsOfStoredEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	stored := `{"event_type":"cal","customer_id":"acme","idempotency_key":"k1"}`

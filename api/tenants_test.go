@@ -42,7 +42,7 @@ func TestTenantSettingsAreReadAndChanged(t *testing.T) {
 	}
 }
 
-func TestTheOperatorsCeilingBoundsATenantsLimit(t *testing.T) {
+func TestTenantRateLimitIsAtMostOperatorsMaximum(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.MaxRequestsPerMinute = 2 })
 	p := b.send(t, "PATCH", "/v1/tenant", `{"requests_per_minute":3}`).problem(t, 422, "invalid")

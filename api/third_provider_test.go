@@ -120,7 +120,7 @@ func TestAThirdProviderIsNotSavedWhileItIsDown(t *testing.T) {
 	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
 }
 
-func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
+func TestProviderWithoutEventsHasNoWebhookEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.tallied(t, tallyServer(t))
@@ -162,9 +162,9 @@ func (p slowReads) Read(ctx context.Context, c providers.Credentials, q provider
 	return p.Provider.Read(ctx, c, q)
 }
 
-// TestATenantThatLinksManyCustomersLeavesRoomForOthers checks that a tenant reads at most two customers from its
+// TestLinkingManyCustomersDoesNotBlockOtherTenants checks that a tenant reads at most two customers from its
 // provider at the same time, so that another tenant can link a customer.
-func TestATenantThatLinksManyCustomersLeavesRoomForOthers(t *testing.T) {
+func TestLinkingManyCustomersDoesNotBlockOtherTenants(t *testing.T) {
 	t.Parallel()
 	slow := slowReads{tallytest.New(tallyServer(t)), make(chan string, 10), make(chan struct{})}
 	r := setup(t).talliedBy(t, slow)

@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestFewHeavyRequestsBegin checks the limits of heavy requests. While other tenants use up a limit, a further request
-// fails after heavyWait. The failed request then occupies no place.
-func TestFewHeavyRequestsBegin(t *testing.T) {
+// TestHeavyRequestFailsIfAllPlacesAreOccupied checks the limits of heavy requests. While other tenants use up a limit,
+// a further request fails after heavyWait. The failed request then occupies no place.
+func TestHeavyRequestFailsIfAllPlacesAreOccupied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newHeavyTurns(2)
@@ -33,9 +33,9 @@ func TestFewHeavyRequestsBegin(t *testing.T) {
 	})
 }
 
-// TestLongReadsLeaveHalfOfTheProcessors checks that two tenants read their batches after the first one after the other
+// TestLongReadsUseAtMostHalfOfProcessors checks that two tenants read their batches after the first one after the other
 // on two processors, and at the same time on four.
-func TestLongReadsLeaveHalfOfTheProcessors(t *testing.T) {
+func TestLongReadsUseAtMostHalfOfProcessors(t *testing.T) {
 	t.Parallel()
 	for processors, together := range map[int]bool{1: false, 2: false, 3: false, 4: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,9 +119,9 @@ func (w takenBy) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer checks that a heavy request ends its turn before it writes the
+// TestHeavyTurnEndsBeforeResponseIsWritten checks that a heavy request ends its turn before it writes the
 // response to the client, which may be slow.
-func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
+func TestHeavyTurnEndsBeforeResponseIsWritten(t *testing.T) {
 	t.Parallel()
 	turns, x := newHeavyTurns(2), new(exchange)
 	require.NoError(t, x.beginHeavy(t.Context(), turns, 1))
@@ -141,9 +141,9 @@ func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
 	require.False(t, turns.begun.Take(3, 1), "the turn ends once")
 }
 
-// TestARefusalHoldsMemoryUntilItIsRead checks that a large refusal counts in the tenant's share of the memory for
-// responses, also if the request is a write. Only the response to a write that has taken effect is always sent.
-func TestARefusalHoldsMemoryUntilItIsRead(t *testing.T) {
+// TestLargeRefusalCountsTowardsResponseMemory checks that a large refusal counts in the tenant's share of the memory
+// for responses, also if the request is a write. Only the response to a write that has taken effect is always sent.
+func TestLargeRefusalCountsTowardsResponseMemory(t *testing.T) {
 	t.Parallel()
 	full := func(int64) bool { return false }
 	answers := func(reads bool, status, bytes int) bool {

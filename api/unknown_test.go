@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestWhatAnOperationDoesNotTakeIsRefused checks that unknown or repeated parameters and unexpected bodies are
-// refused. Otherwise a caller could rely on a parameter or a field that is ignored.
-func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
+// TestUnknownParametersAndUnexpectedBodiesAreRefused checks that unknown or repeated parameters and unexpected bodies
+// are refused. Otherwise a caller could rely on a parameter or a field that is ignored.
+func TestUnknownParametersAndUnexpectedBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	document := olderDocument(t)
@@ -45,7 +45,7 @@ func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
 	}
 }
 
-func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
+func TestUnknownParameterErrorListsParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
@@ -57,9 +57,9 @@ func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
 	require.Len(t, b.send(t, "GET", "/v1/tenant?"+strings.Repeat("long", 500)+"=b", "").problem(t, 422, "invalid").Errors[0].Location, 120+len("…"))
 }
 
-// TestEveryBodyIsClosed checks that bodies do not allow unknown fields. The exceptions are events, which get a
-// warning, and objects with names that a client or a provider chooses.
-func TestEveryBodyIsClosed(t *testing.T) {
+// TestRequestBodySchemasAllowNoUnknownFields checks that bodies do not allow unknown fields. The exceptions are events,
+// which get a warning, and objects with names that a client or a provider chooses.
+func TestRequestBodySchemasAllowNoUnknownFields(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
 	open := map[string]bool{}

@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestARequestThatIsCanceledLeavesNoUnratedTotals checks that a canceled request caches no totals for the next
+// TestCanceledRequestCachesNoUnratedTotals checks that a canceled request caches no totals for the next
 // one. The totals of other requests, including failed ones, are cached for cachedFor, which is one minute.
-func TestARequestThatIsCanceledLeavesNoUnratedTotals(t *testing.T) {
+func TestCanceledRequestCachesNoUnratedTotals(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	c := new(clock)

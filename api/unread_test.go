@@ -41,7 +41,7 @@ func (b *bundle) unread(t testing.TB, path string) net.Conn {
 	return b.stall(t, "", "GET "+path, "Authorization: Bearer "+b.key)
 }
 
-func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
+func TestUnreadExportsAreLimitedAndEnd(t *testing.T) {
 	t.Parallel()
 	ours := setup(t)
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
@@ -104,7 +104,7 @@ func (b *bundle) idsOf(t testing.TB, path string) (ids []string, next *string) {
 	return ids, page.NextPageToken
 }
 
-func TestAPageOfLargeItemsEndsByBytesAndTheNextGoesOn(t *testing.T) {
+func TestPageOfLargeItemsIsLimitedInBytesAndNextPageContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.largeCustomers(t, 150)
@@ -126,7 +126,7 @@ func TestAPageOfLargeItemsEndsByBytesAndTheNextGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
+func TestUnreadResponsesUseLimitedMemoryShareAndEnd(t *testing.T) {
 	t.Parallel()
 	ours := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 8 << 20 })
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
@@ -154,9 +154,9 @@ func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
 	dbtest.Eventually(t, size(60)) // the unread responses have ended
 }
 
-// TestAnswersThatNobodyReadsEndWhileTheirClientsStay checks that a response ends if its client stays connected and does
+// TestUnreadResponseEndsWhileClientStaysConnected checks that a response ends if its client stays connected and does
 // not accept a part of the response in time.
-func TestAnswersThatNobodyReadsEndWhileTheirClientsStay(t *testing.T) {
+func TestUnreadResponseEndsWhileClientStaysConnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.large(t, 1000)
@@ -181,9 +181,9 @@ func TestAnswersThatNobodyReadsEndWhileTheirClientsStay(t *testing.T) {
 	})
 }
 
-// TestALargeAnswerThatIsNoPageHoldsAShare checks that a response that is not a page is refused if it exceeds the
-// tenant's share of the memory for responses.
-func TestALargeAnswerThatIsNoPageHoldsAShare(t *testing.T) {
+// TestLargeUnpagedResponseIsRefusedBeyondMemoryShare checks that a response that is not a page is refused if it exceeds
+// the tenant's share of the memory for responses.
+func TestLargeUnpagedResponseIsRefusedBeyondMemoryShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 256 << 10 })
 	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")

@@ -90,7 +90,7 @@ func TestABreakdownWithALimitSumsUpTheOtherRows(t *testing.T) {
 	require.Equal(t, "query.order", refused.Errors[0].Location)
 }
 
-func TestABreakdownOfFilteredGroups(t *testing.T) {
+func TestBreakdownIsFilteredByGroup(t *testing.T) {
 	t.Parallel()
 	b := brokenDown(t)
 	page, lines := b.breakdown(t, "&by=customer&filter.model=large&filter.model=7&limit=1")
@@ -156,9 +156,9 @@ func TestABreakdownAsCSV(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/usage/breakdown?meter=calls&by=customer,model&format=csv&"+january, "").body, `'=cmd(),"""7""",0.1`)
 }
 
-// TestABreakdownOfOneWindowTakesAnyTimeZone checks that any time zone is accepted without a granularity, because
-// timezone then decides only the default range.
-func TestABreakdownOfOneWindowTakesAnyTimeZone(t *testing.T) {
+// TestBreakdownWithoutGranularityAcceptsAnyTimeZone checks that any time zone is accepted without a granularity,
+// because timezone then decides only the default range.
+func TestBreakdownWithoutGranularityAcceptsAnyTimeZone(t *testing.T) {
 	t.Parallel()
 	b := brokenDown(t)
 	_, want := b.breakdown(t, "&by=plan")
@@ -172,9 +172,9 @@ func TestABreakdownOfOneWindowTakesAnyTimeZone(t *testing.T) {
 	require.Contains(t, month.body, `T18:30:00Z","end"`, "a month in that time zone")
 }
 
-// TestABreakdownTellsPropertiesFromDimensions checks that each column of a CSV has its own name, and that each
+// TestBreakdownDistinguishesPropertiesFromDimensions checks that each column of a CSV has its own name, and that each
 // property can be requested.
-func TestABreakdownTellsPropertiesFromDimensions(t *testing.T) {
+func TestBreakdownDistinguishesPropertiesFromDimensions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "customer", "property.customer", "value")

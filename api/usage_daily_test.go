@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestDailyUsageIsOfAllCustomers sends events of two customers at both ends of two days in the tenant's time zone.
+// TestDailyUsageIncludesAllCustomers sends events of two customers at both ends of two days in the tenant's time zone.
 // One of two meters counts no event.
-func TestDailyUsageIsOfAllCustomers(t *testing.T) {
+func TestDailyUsageIncludesAllCustomers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
 	b.meter(t, "calls", "call")

@@ -156,7 +156,7 @@ func TestAGroupFilterSelectsOneJSONValue(t *testing.T) {
 	require.Len(t, alternatives.Groups, 3)
 }
 
-func TestTheValuesOfAllFiltersAreBoundedTogether(t *testing.T) {
+func TestAllFiltersTogetherHaveAtMost100Values(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "p", "q")
@@ -165,7 +165,7 @@ func TestTheValuesOfAllFiltersAreBoundedTogether(t *testing.T) {
 	require.Equal(t, []api.FieldProblem{{Location: "query.filter.q", Message: "must have at most 100 values together with the other filters"}}, refused.Errors)
 }
 
-func TestAPropertyWithACommaIsAskedFor(t *testing.T) {
+func TestGroupPropertyNameMayContainComma(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "a", "b", "a,b")

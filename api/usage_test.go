@@ -36,7 +36,7 @@ func (b *bundle) usage(t testing.TB, query string) client.UsageResult {
 
 const january = "start=2026-01-01T00:00:00Z&end=2026-02-01T00:00:00Z"
 
-func TestAUsageResultIsAsTheSpecificationSays(t *testing.T) {
+func TestUsageResponseHasSpecifiedForm(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
@@ -70,7 +70,7 @@ func TestAUsageResultIsAsTheSpecificationSays(t *testing.T) {
 	}`, string(normal))
 }
 
-func TestAGroupFilterNarrowsEverything(t *testing.T) {
+func TestGroupFilterNarrowsGroupsAndTotal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
@@ -84,7 +84,7 @@ func TestAGroupFilterNarrowsEverything(t *testing.T) {
 	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&filter.region=eu", "").problem(t, 422, "invalid")
 }
 
-func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
+func TestUsageIsGroupedOnlyByRequestedProperties(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model", "region")
@@ -111,7 +111,7 @@ func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
 	require.Equal(t, []api.FieldProblem{{Location: "query.group_by", Message: "must be properties that the meter groups by; available: model, region"}}, refused.Errors)
 }
 
-func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {
+func TestPagesOfWindowsAddUpToWholeResult(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
@@ -148,7 +148,7 @@ func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {
 	require.Len(t, seen, 10)
 }
 
-func TestATokenIsGoodForItsOwnQueryAlone(t *testing.T) {
+func TestPageTokenIsValidOnlyForItsQuery(t *testing.T) {
 	t.Parallel()
 	ours, theirs := setup(t), setup(t)
 	for _, b := range []*bundle{ours, theirs} {
@@ -178,7 +178,7 @@ func TestATokenIsGoodForItsOwnQueryAlone(t *testing.T) {
 	}
 }
 
-func TestDaysAndMonthsAreTheTenants(t *testing.T) {
+func TestDaysAndMonthsFollowTenantsTimeZone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
 	b.meter(t, "calls", "call")
@@ -218,9 +218,9 @@ func TestARequestChoosesTheTimeZoneOfItsWindows(t *testing.T) {
 	require.Equal(t, "query.granularity", long.problem(t, 422, "invalid").Errors[0].Location)
 }
 
-// TestATimeZoneWhoseWindowsCutHoursIsRefused checks that a time zone is refused if its windows cut hours of the
+// TestTimeZoneWithWindowsThatCutHoursIsRefused checks that a time zone is refused if its windows cut hours of the
 // tenant's time zone. Usage is counted by these hours.
-func TestATimeZoneWhoseWindowsCutHoursIsRefused(t *testing.T) {
+func TestTimeZoneWithWindowsThatCutHoursIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNamesAndValuesAreCountedAsTheyArrive(t *testing.T) {
+func TestValueCounterCountsNamesAndValuesByteByByte(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
 		``: 0, ` `: 0, `1`: 1, `""`: 1, `[]`: 1, `{}`: 1,

@@ -83,7 +83,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
+func TestErrorOfInvalidWebhookNamesItsField(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.Guard.AllowLoopback = false })
 	made := b.makeHook(t, someHook)
@@ -118,7 +118,7 @@ func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
 	require.Equal(t, 1, strings.Count(b.send(t, http.MethodGet, "/v1/webhooks", "").body, `"id"`), "nothing half stored")
 }
 
-func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
+func TestWebhookMessagesCanBeReadAndRedelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := b.makeHook(t, someHook)
@@ -192,7 +192,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 	}
 }
 
-func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
+func TestWebhookTestsAreLimitedPerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	test := func(id string) answer { return b.send(t, http.MethodPost, "/v1/webhooks/"+id+"/test", "") }

@@ -8,9 +8,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestErrorsAreInTheWordsOfTheField checks that error messages use the standard terms of the domain, so that the
+// TestErrorMessagesUseStandardTerms checks that error messages use the standard terms of the domain, so that the
 // caller knows how to correct the request.
-func TestErrorsAreInTheWordsOfTheField(t *testing.T) {
+func TestErrorMessagesUseStandardTerms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model", "region")

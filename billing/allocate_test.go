@@ -8,9 +8,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestInvoicedUnitsAreAllocated divides invoiced units among two series, the older one first. A report with an unknown
-// outcome adds 10 units to a series that is outstanding.
-func TestInvoicedUnitsAreAllocated(t *testing.T) {
+// TestInvoicedUnitsAreAllocatedToOlderSeriesFirst divides invoiced units among two series, the older one first. A
+// report with an unknown outcome adds 10 units to a series that is outstanding.
+func TestInvoicedUnitsAreAllocatedToOlderSeriesFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		invoiced     int64

@@ -13,7 +13,7 @@ import (
 
 // An invoice has at most 200 lines from Odometer. The test checks which series of another meter count towards this
 // maximum.
-func TestWhatCountsAsALineOfTheInvoice(t *testing.T) {
+func TestOnlyLinesOfSameInvoiceCountTowardsLineMaximum(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)
@@ -44,7 +44,7 @@ func TestWhatCountsAsALineOfTheInvoice(t *testing.T) {
 
 // A line is set to its charge of 3 USD, minus amounts that other series bill for the same meter and period. Series in
 // test mode do not count. The previous amount of the line is replaced, not subtracted.
-func TestWhichLineIsSet(t *testing.T) {
+func TestLineAmountExcludesAmountsBilledByOtherSeries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)
@@ -74,7 +74,7 @@ func TestWhichLineIsSet(t *testing.T) {
 
 // A plan sets no watermark for a period while a report of the meter is being sent for a previous customer at the same
 // connection. Reports of unknown outcome and reports to another connection do not matter.
-func TestWhatIsOnItsWayLeavesThePeriodOpen(t *testing.T) {
+func TestReportBeingSentForPreviousCustomerPreventsWatermark(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)
@@ -98,7 +98,7 @@ func TestWhatIsOnItsWayLeavesThePeriodOpen(t *testing.T) {
 
 // The test checks when the line of a past period is set. The line must exist, its subscription must be the customer's,
 // and no final invoice may have been compared with the closed line.
-func TestWhenALineIsNotSet(t *testing.T) {
+func TestPlanDecidesWhetherPastPeriodLineIsSet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
@@ -136,7 +136,7 @@ func TestWhenALineIsNotSet(t *testing.T) {
 }
 
 // A period with a final invoice gets no watermark while a report of one of its lines is being sent.
-func TestALineOnItsWayKeepsAFinalPeriodOpen(t *testing.T) {
+func TestLineReportBeingSentPreventsWatermarkOfInvoicedPeriod(t *testing.T) {
 	t.Parallel()
 	for outstanding, known := range map[bool]int{true: 0, false: 1} {
 		f := chargedFacts(t)
@@ -147,7 +147,7 @@ func TestALineOnItsWayKeepsAFinalPeriodOpen(t *testing.T) {
 	}
 }
 
-func TestWhatComesToNothingIsOfNoCurrency(t *testing.T) {
+func TestZeroChargeIsNotExcludedForItsCurrency(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Side.Currency, f.Usage[0].Total = "EUR", metering.Whole(1)
@@ -181,7 +181,7 @@ func lateLine(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	return r
 }
 
-func TestWhichLinesOfLateUsageAreSet(t *testing.T) {
+func TestLateUsageLineIsSetUnlessUnchangedOrFinal(t *testing.T) {
 	t.Parallel()
 	final := func(t *testing.T, f *billing.Facts, amount string) billing.Reported {
 		r := lateLine(t, *f, amount)
@@ -208,7 +208,7 @@ func TestWhichLinesOfLateUsageAreSet(t *testing.T) {
 	}
 }
 
-func TestAnInvoiceGetsSoManyLinesOfLateUsage(t *testing.T) {
+func TestInvoiceLineMaximumLimitsLateUsageLines(t *testing.T) {
 	t.Parallel()
 	f := lateFacts(t)
 	for id := metering.MeterID(1000); id < 1199; id++ {
@@ -223,7 +223,7 @@ func TestAnInvoiceGetsSoManyLinesOfLateUsage(t *testing.T) {
 
 // A line on a final invoice shows whether the last report of its series was accepted or rejected. A report that was
 // never sent was rejected. If the amount fits neither outcome, the line shows nothing.
-func TestWhatALineShowsOfItsReport(t *testing.T) {
+func TestFinalInvoiceLineShowsOutcomeOfReport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		state      billing.State
@@ -260,7 +260,7 @@ func invoicedLine(t *testing.T, f billing.Facts, last, amount string) billing.Re
 
 // A closed line's charge is compared with the sum of the amounts on final invoices and the amounts that other series
 // bill. The comparison waits until all of these amounts are known.
-func TestWhatAChargeIsComparedWith(t *testing.T) {
+func TestClosedChargeIsComparedWithInvoicesAndOtherSeries(t *testing.T) {
 	t.Parallel()
 	former := func(r billing.Reported) billing.Reported { // of sub_0, an hour later
 		r.Target, r.Window.Start = "sub_0", r.Window.Start.Add(time.Hour)
@@ -366,7 +366,7 @@ func TestWhatAChargeIsComparedWith(t *testing.T) {
 }
 
 // A meter that is excluded when its period closes is billed only if an amount was charged for it before.
-func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
+func TestMeterExcludedAtCloseIsBilledOnlyIfAlreadyCharged(t *testing.T) {
 	t.Parallel()
 	for charged, billed := range map[string]bool{"": false, "2": true} {
 		f := chargedFacts(t)
@@ -381,7 +381,7 @@ func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
 
 // ChargedSince returns the start of an incomplete period that is billed in amounts and began before the given instant,
 // or of the window of an outstanding report that sets a line. Otherwise ChargedSince returns the instant.
-func TestFromWhenChargesAreRead(t *testing.T) {
+func TestChargedSinceIncludesIncompletePeriodsAndOpenReports(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	begins := f.Stored[0].Start
@@ -399,7 +399,7 @@ func TestFromWhenChargesAreRead(t *testing.T) {
 	require.Equal(t, begins.Add(time.Hour), f.ChargedSince(begins.Add(time.Hour)))
 }
 
-func TestTermsInWords(t *testing.T) {
+func TestTermsStringDescribesPrice(t *testing.T) {
 	t.Parallel()
 	for want, terms := range map[string]billing.Terms{
 		"0.5 USD for each unit":                                            {OverageRate: decimal(t, "0.5"), Currency: "USD"},
@@ -413,7 +413,7 @@ func TestTermsInWords(t *testing.T) {
 
 // A target period of sub_2 bills an amount that a closed period lacks. The closed period's own line is then not set to
 // include that amount. The customer has sub_1 again, which has ended and has a draft as last invoice.
-func TestALineOfWhatIsCarriedIsNotSetAgain(t *testing.T) {
+func TestClosedLineExcludesAmountBilledByLaterPeriod(t *testing.T) {
 	t.Parallel()
 	for carried, set := range map[string]int{"0": 1, "2": 0} {
 		f := chargedFacts(t)

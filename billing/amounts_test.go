@@ -49,7 +49,7 @@ func set(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	}
 }
 
-func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
+func TestLineIsSetToChargeMinusAmountsOfOtherConnections(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(f billing.Facts, amount string) billing.Reported {
 		other := set(t, f, amount)
@@ -85,7 +85,7 @@ func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
 }
 
 // A period is billed in quantities or amounts as the connection was set to bill when the period began.
-func TestAPeriodKeepsTheWayItBeganWith(t *testing.T) {
+func TestPeriodKeepsQuantityOrAmountFormOfItsStart(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Connection.BillsBefore, f.Connection.BillsSince = metering.BillsQuantities, f.Stored[0].Start.Add(time.Hour)
@@ -98,7 +98,7 @@ func TestAPeriodKeepsTheWayItBeganWith(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Periods[0].Bills, "nobody makes invoices")
 }
 
-func TestNobodyPlansAmountsBeforeItIsKnownWhereTheyGo(t *testing.T) {
+func TestPlanReportsNoAmountWithoutKnownTarget(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Side.Charges = nil
@@ -118,7 +118,7 @@ func TestAPriceInAnotherCurrencyIsNotCharged(t *testing.T) {
 	require.Equal(t, billing.ExcludedPriceCurrency, plan.Excluded[0].Code)
 }
 
-func TestAnInvoiceGetsSoManyLines(t *testing.T) {
+func TestInvoiceGetsAtMost200Lines(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Reported = []billing.Reported{set(t, f, "2")}
@@ -146,7 +146,7 @@ func closedJanuary(t *testing.T) billing.Facts {
 
 // The line of a closed period is set to the charge at the close until the invoice is final. After that, the next
 // invoice bills the missing amount.
-func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
+func TestClosedPeriodLineIsSetToClosedCharge(t *testing.T) {
 	t.Parallel()
 	f := closedJanuary(t)
 	l := f.Stored[0].Closed[0]
@@ -186,7 +186,7 @@ func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
 }
 
 // An amount on a final invoice counts as billed even if its report is recorded as rejected.
-func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
+func TestInvoicedLineCountsAsBilledDespiteRejectedReport(t *testing.T) {
 	t.Parallel()
 	f := closedJanuary(t)
 	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "2"), Set: decimal(t, "2"), Currency: "USD"}
@@ -199,7 +199,7 @@ func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
 
 // A period billed in amounts is charged at Odometer's price, even if the provider has its own price for the meter's
 // units.
-func TestAmountsAreChargedAtOurPrice(t *testing.T) {
+func TestAmountsAreChargedAtOdometersPrice(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	theirs := &tariff{id: "price_1", currency: "USD"}

@@ -24,9 +24,9 @@ func inCurrency(currency string, p billing.Price) billing.Price {
 	return p
 }
 
-// TestCurrenciesThatAChangeOfPricesChanges checks which changes of prices and plans charge a customer in another
+// TestPriceOrPlanChangeCanChangeChargeCurrency checks which changes of prices and plans charge a customer in another
 // currency than the customer is billed in: now or later, and with or without a subscription.
-func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
+func TestPriceOrPlanChangeCanChangeChargeCurrency(t *testing.T) {
 	t.Parallel()
 	set := func(p billing.Price) func(*billing.Facts) {
 		return func(f *billing.Facts) { f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p) }
@@ -88,9 +88,9 @@ func TestCurrenciesThatAChangeOfPricesChanges(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOwnPriceChangesTheCurrency checks that a customer is charged in the currency of the meter's price again
-// when the customer's own price ends.
-func TestTheEndOfAnOwnPriceChangesTheCurrency(t *testing.T) {
+// TestEndOfCustomersOwnPriceChangesCurrency checks that a customer is charged in the currency of the meter's price
+// again when the customer's own price ends.
+func TestEndOfCustomersOwnPriceChangesCurrency(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 9), subscribed(january)))
 	f.Meters = []metering.Meter{{ID: 1}}

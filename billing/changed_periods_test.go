@@ -10,7 +10,7 @@ import (
 )
 
 // A price change, or a recount of a meter, changes the open period if it can change the charge for some usage.
-func TestWhichPricesChangeAPeriod(t *testing.T) {
+func TestChangedPeriodsReturnsPeriodIfChargeCanChange(t *testing.T) {
 	t.Parallel()
 	one := metering.Whole(1)
 	with := func(change func(*billing.Terms)) billing.Terms {

@@ -14,7 +14,7 @@ import (
 
 // An accepted statement bills only 1 of the 3 units of a closed line. If the statement repeats the closed line's usage,
 // events, price, charge and currency, an adjustment bills the missing units. Otherwise the period is stated again.
-func TestAStatementIsOfWhatAPeriodClosedAt(t *testing.T) {
+func TestPeriodIsStatedAgainIfStatementDiffersFromClosedLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Line)
@@ -49,7 +49,7 @@ func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 
 // The adjustment of a closed period is its charge minus the amount on the accepted statement, not the price of the
 // missing units.
-func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
+func TestAdjustmentDeductsAmountOfAcceptedStatement(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
@@ -63,7 +63,7 @@ func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 }
 
 // An adjustment line in a statement does not count as billed for the statement's own period.
-func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
+func TestAdjustmentLineDoesNotCountForStatementsOwnPeriod(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
@@ -76,7 +76,7 @@ func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
 
 // A closed line that was billed in amounts is fully billed once its charge is billed. A receiver of statements must
 // also have all units, because statements contain units.
-func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
+func TestLineBilledInAmountsIsStatedUntilReceiverHasAllUnits(t *testing.T) {
 	t.Parallel()
 	for units, stated := range map[string]int{"10": 0, "9": 1} {
 		f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
@@ -95,7 +95,7 @@ func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
 
 // The next statement of a closed period contains the lines without a reconciliation. It repeats the lines with a
 // reconciliation, and the adjustments, that the last accepted statement has.
-func TestTheLinesOfTheLastStatement(t *testing.T) {
+func TestLastStatementHasUnreconciledLinesAndAdjustments(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
 	closed.Complete, closed.Closed = false, append(closed.Closed, closed.Closed[0])
@@ -123,7 +123,7 @@ func TestTheLinesOfTheLastStatement(t *testing.T) {
 
 // The last statement of a closed period excludes units and amounts that another connection billed with a later period.
 // Amounts for late usage are not subtracted: a target period bills them.
-func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
+func TestLastStatementExcludesChargesBilledByOtherConnection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		carried []billing.Reported
@@ -159,7 +159,7 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 
 // A report of unknown outcome to another connection causes neither a charge nor a credit. An adjustment bills or
 // credits only the difference between the closed line and the nearest possible total.
-func TestWhatIsInDoubtIsNeitherChargedNorGivenBack(t *testing.T) {
+func TestReportOfUnknownOutcomeIsNeitherChargedNorCredited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		taken, sent, closed string
@@ -197,7 +197,7 @@ func ofMeter(id metering.MeterID, r billing.Reported) billing.Reported {
 
 // A closed period is incomplete while its statement is outstanding at the current connection, or while an unreconciled
 // line lacks units. Without a provider, each billed line must be reconciled.
-func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
+func TestClosedPeriodIsIncompleteUntilStatedOrReconciled(t *testing.T) {
 	t.Parallel()
 	sending := counted(february, "1")
 	sending.Outstanding, sending.State = true, billing.Sending
@@ -237,7 +237,7 @@ func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
 
 // A pass states a closed period once. If the accepted statement differs from the closed line, the next pass states the
 // period again, and the open period gets no watermark.
-func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
+func TestOpenPeriodGetsNoWatermarkIfStatementDiffersFromClose(t *testing.T) {
 	t.Parallel()
 	for usage, known := range map[int64]int{3: 1, 2: 0} {
 		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -252,7 +252,7 @@ func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
 }
 
 // No target period bills missing units of a closed period while a destination without invoices still accepts them.
-func TestWhatADestinationStillTakesIsNotCarried(t *testing.T) {
+func TestTargetPeriodBillsNoUnitsThatDestinationStillAccepts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change  func(*billing.Facts)
@@ -290,7 +290,7 @@ func TestAClosedPeriodKeepsItsScale(t *testing.T) {
 }
 
 // The open period gets no watermark while a report of the closed period is outstanding.
-func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
+func TestOutstandingClosedPeriodReportPreventsNextWatermark(t *testing.T) {
 	t.Parallel()
 	for quantity, known := range map[string]int{"10": 1, "4": 0} {
 		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)))
@@ -329,7 +329,7 @@ func cameLate(onlyReported, onlyReportedCharge, units, amount string) func(*bill
 
 // Missing units of a closed period that were charged to another subscription are not also reported as the period's own
 // units. The customer has the previous subscription again, with a draft as last invoice.
-func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
+func TestUnitsChargedToOtherSubscriptionAreNotReportedAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(*billing.Facts)
@@ -407,7 +407,7 @@ func carriedOut(t *testing.T, f billing.Facts, name string) billing.Facts {
 
 // After one plan is carried out, no report is left for a closed period with missing units and late usage. The reported
 // and charged units add up to the usage. The ledger was restored, so series that overwrite are reported once more.
-func TestNothingIsLeftOfAClosedPeriodOnceAPlanIsCarriedOut(t *testing.T) {
+func TestOnePlanReportsClosedPeriodCompletely(t *testing.T) {
 	t.Parallel()
 	few := []int64{-7, -4, -3, -2, 0, 1, 3, 4, 7}
 	holds := func(counting billing.Counting, reported, carried, late int64) {

@@ -20,7 +20,7 @@ func closes(f billing.Facts) billing.ReportPlan {
 
 // A period closes once its end and grace have passed, for any invoices and responses of the provider. Periods close in
 // their order, and not while the first backfill of a meter runs.
-func TestWhenAPeriodCloses(t *testing.T) {
+func TestPeriodClosesAfterItsEndAndGrace(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.End.Add(grace-time.Microsecond), billing.Period{Range: january}, billing.Period{Range: february})
 	plan := closes(f)
@@ -61,7 +61,7 @@ func TestWhenAPeriodCloses(t *testing.T) {
 
 // A period closes even if no statement was accepted for the period. After the close, the period is stated again unless
 // an accepted statement contains all of its usage. An outstanding statement is resumed instead.
-func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
+func TestClosedPeriodIsStatedUntilAllUsageIsAccepted(t *testing.T) {
 	t.Parallel()
 	ready := func() billing.Facts {
 		f := withStatementReceiver(first, knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
@@ -138,7 +138,7 @@ func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 // A statement to a new connection contains the units of a closed period that the previous connection cannot have. If a
 // report of unknown outcome turns out to be lost, a target period bills its units. The closed period is not stated
 // again.
-func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
+func TestNewReceiverIsStatedUnitsThatPreviousReceiverLacks(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
@@ -168,7 +168,7 @@ func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 
 // A period closes at its usage and charge, independent of the reports. A meter that could never be reported closes as
 // not billed.
-func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
+func TestClosedChargeDoesNotDependOnReports(t *testing.T) {
 	t.Parallel()
 	elsewhere := counted(january, "4")
 	elsewhere.Target = "mtr_0"
@@ -217,7 +217,7 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 // A period can close before the customer was read at the provider. A meter without a known price and without reports
 // closes as not billed, and is not reported later at a new price of the subscription. If a statement contained some of
 // the units, the meter is billed, but the rest is not reported at such a price.
-func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
+func TestMeterWithoutKnownPriceClosesAsNotBilled(t *testing.T) {
 	t.Parallel()
 	priced := func(f *billing.Facts) { f.Prices = knownOf(f.Now).Prices }
 	told := func(f *billing.Facts) { f.Reported = []billing.Reported{stated(second, january, "10", "0")} }
@@ -299,7 +299,7 @@ func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
 
 // The statement of a closed period has the usage and charge of the close, the breakdown of the charge, and the late
 // usage since.
-func TestTheStatementOfAClosedPeriod(t *testing.T) {
+func TestClosedPeriodStatementShowsCloseAndLateUsage(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "112.4", "10.06"), subscribed(february)))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "made later"})
@@ -326,7 +326,7 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 
 // If all of January was accepted before, a rejected statement of January in this pass does not hold back February's
 // watermark.
-func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
+func TestRejectedRestatementDoesNotPreventNextWatermark(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
@@ -342,7 +342,7 @@ func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 
 // After a restore, a period can close a second time. A meter closes as billed if its late usage was charged, even if
 // the provider no longer has an item for it.
-func TestALineOfWhichLateUsageWasChargedIsBilled(t *testing.T) {
+func TestMeterClosesAsBilledIfItsLateUsageWasCharged(t *testing.T) {
 	t.Parallel()
 	for _, bills := range []metering.Bills{metering.BillsQuantities, metering.BillsAmounts} {
 		f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))

@@ -12,7 +12,7 @@ import (
 
 // A receiver that moves to another URL keeps its connection, and each statement contains all that the receiver bills.
 // On a new connection, statements exclude units that were reported to the previous connection.
-func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
+func TestStatementRepeatsUnitsOfOwnConnectionOnly(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "1020")}
@@ -31,7 +31,7 @@ func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 
 // The next statement of a target period repeats its earlier adjustments on the same connection. On a new connection,
 // adjustments billed by the previous connection are excluded.
-func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
+func TestStatementRepeatsAdjustmentsOfOwnConnectionOnly(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "105", "5")
@@ -58,7 +58,7 @@ func replaced(f billing.Facts) billing.Facts {
 }
 
 // The 10 units that were reported in test mode are all reported again live, because test mode bills no customer.
-func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
+func TestUnitsReportedInTestModeAreBilledLive(t *testing.T) {
 	t.Parallel()
 	f := replaced(atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january))))
 	f.Side.Customer, f.Side.Destinations[0].Target = "cus_live", "mtr_live"
@@ -82,7 +82,7 @@ func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
 }
 
 // A live statement also contains units that were reported in test mode.
-func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
+func TestLiveStatementContainsUnitsReportedInTestMode(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -130,7 +130,7 @@ func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 
 // Units of unknown outcome at a previous connection count as billed after the close, if that connection was in the same
 // mode.
-func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
+func TestUnknownReportCountsAsBilledOnlyInItsOwnMode(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -150,7 +150,7 @@ func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 }
 
 // A statement can contain credits, also in a period that a previous connection began to bill in amounts.
-func TestAStatementCreditsWhatWasBilledInAmountsBefore(t *testing.T) {
+func TestStatementCanCreditInPeriodBilledInAmounts(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))
 	f = withLate(f, january, "1", "-2")

@@ -40,7 +40,7 @@ func TestADecisionChangesOnlyADiscrepancyAndOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTheRulesWaiveInPartIsWaivedWhole(t *testing.T) {
+func TestOperatorCanWaiveRestOfPartlyWaivedLine(t *testing.T) {
 	t.Parallel()
 	r := billing.Reconciliation{Units: metering.Whole(10), Billed: metering.Whole(7), State: billing.ReconciliationWaived, Reason: billing.ReasonVoid}
 	require.Equal(t, billing.Decision("").Values(), r.Decisions())
@@ -49,7 +49,7 @@ func TestWhatTheRulesWaiveInPartIsWaivedWhole(t *testing.T) {
 
 // After Rebill, the billed units are the invoiced ones minus the unexplained ones, plus those billed without an
 // invoice. Unexplained units are units on an invoice that Odometer did not report.
-func TestWhatIsRebilledIsWhatNothingThatStandsBills(t *testing.T) {
+func TestRebillCountsOnlyExplainedUnitsAsBilled(t *testing.T) {
 	t.Parallel()
 	r := billing.Reconciliation{
 		Units: metering.Whole(20), Elsewhere: metering.Whole(2), Invoiced: metering.Whole(7), Unexplained: metering.Whole(3), Billed: metering.Whole(20),

@@ -14,7 +14,7 @@ import (
 )
 
 // The test checks why a plan excludes a meter.
-func TestWhatIsNotReportedOfAMeter(t *testing.T) {
+func TestPlanGivesReasonForExcludedMeter(t *testing.T) {
 	t.Parallel()
 	current := metering.Range{Start: january.Start.AddDate(0, 0, 4), End: january.End.AddDate(0, 0, 4)}
 	for name, c := range map[string]struct {
@@ -74,7 +74,7 @@ func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 
 // A meter that belongs to another billing schedule by now is listed as excluded only if this schedule has usage of the
 // meter.
-func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
+func TestOtherSchedulesMeterIsListedAsExcludedOnlyWithUsage(t *testing.T) {
 	t.Parallel()
 	for total, left := range map[string]int{"0": 0, "3": 1, "-3": 1} {
 		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -87,7 +87,7 @@ func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
 
 // If two meters have the same target, the plan reports only the first meter, because their reports would overwrite each
 // other.
-func TestTwoMetersForOnePlace(t *testing.T) {
+func TestSecondMeterWithSameTargetIsExcluded(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -105,7 +105,7 @@ func TestTwoMetersForOnePlace(t *testing.T) {
 
 // A reported quantity is the usage that the destination does not have yet, in the decimals that it takes. Units and
 // amounts that other series bill are subtracted.
-func TestTheQuantityOfADestination(t *testing.T) {
+func TestQuantityIsUsageThatDestinationLacks(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(quantity string, change func(*billing.Reported)) billing.Reported {
 		r := counted(january, quantity)
@@ -199,7 +199,7 @@ func TestTheQuantityOfADestination(t *testing.T) {
 
 // A destination with Counting Latest counts only the last quantity. A report therefore contains the period's units and
 // those of earlier periods in the same subscription period.
-func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
+func TestLatestQuantityIncludesEarlierPeriodsOfSubscription(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
 	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
@@ -236,7 +236,7 @@ func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
 
 // A new report of a series contains the period, the destination, a deadline and, in Former, the timestamp of the
 // series' previous report.
-func TestAReportOfAQuantity(t *testing.T) {
+func TestQuantityReportHasPeriodDestinationAndDeadline(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -254,7 +254,7 @@ func TestAReportOfAQuantity(t *testing.T) {
 
 // A closed period is complete once every report has a known outcome and the invoice is final. Without invoices, the
 // provider must also have counted the reports.
-func TestWhatKeepsAClosedPeriodInSight(t *testing.T) {
+func TestClosedPeriodIsCompleteOnceOutcomesAndInvoiceAreFinal(t *testing.T) {
 	t.Parallel()
 	invoices := func(f *billing.Facts) { f.Connection.Invoices = true }
 	for name, c := range map[string]struct {
@@ -296,7 +296,7 @@ func TestWhatKeepsAClosedPeriodInSight(t *testing.T) {
 
 // The statement of an open period has the decimals that the provider takes. A meter that the provider does not bill is
 // stated with its exact usage.
-func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
+func TestOpenPeriodStatementRoundsUnitsAsReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
@@ -318,7 +318,7 @@ func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
 
 // A meter of an invoiced period is listed as excluded only if the provider lacks some of its units. The period gets no
 // watermark while a report is outstanding.
-func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
+func TestInvoicedPeriodExcludesMeterOnlyIfUnitsAreMissing(t *testing.T) {
 	t.Parallel()
 	for usage, want := range map[string]int{"10": 0, "12": 1} {
 		f := atMeters(january, knownOf(january.End.Add(-time.Hour), invoiced(january)))
@@ -332,7 +332,7 @@ func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
 }
 
 // Providers do not bill negative quantities: a negative quantity at another connection counts as zero.
-func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
+func TestNegativeQuantityOfOtherConnectionCountsAsZero(t *testing.T) {
 	t.Parallel()
 	for elsewhere, want := range map[string]string{"-13": "5", "2": "3"} {
 		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 9), subscribed(february)))
@@ -345,7 +345,7 @@ func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 
 // A provider with its own price charges the 9 of 12 units that it bills as its first units: 5 units at 1 USD and 4
 // units at 0.10 USD.
-func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
+func TestProviderPricesItsShareOfUnitsAsFirstUnits(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Side.Destinations[0].Price = &tariff{"price_1", "USD", lives.Tariff{UpTo: metering.Whole(5), First: metering.Whole(100), Rest: metering.Whole(10)}}
@@ -361,7 +361,7 @@ func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
 
 // Units that previous destinations billed at the provider's own price are subtracted at Odometer's price. The base
 // price counts with the first of them.
-func TestUnitsThatAreBilledAtAnotherPriceAreBilled(t *testing.T) {
+func TestUnitsBilledAtProviderPriceAreDeductedAtOdometersPrice(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "112")}

@@ -144,9 +144,9 @@ func measured(usage []referenceUsage) (of billing.Measured) {
 	return of
 }
 
-// TestPropertyChargesByDimension compares charges with the reference, for 500 × HISTORIES random terms with four random
-// usages each.
-func TestPropertyChargesByDimension(t *testing.T) {
+// TestPropertyChargesByDimensionEqualReference compares charges with the reference, for 500 × HISTORIES random terms
+// with four random usages each.
+func TestPropertyChargesByDimensionEqualReference(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {
 		rng := rand.New(rand.NewPCG(seed, 12))
@@ -161,9 +161,9 @@ func TestPropertyChargesByDimension(t *testing.T) {
 	}
 }
 
-// TestPropertyDimensionsKeepTheirUsage checks that each unit is charged by one rate or is unrated. It also checks that
-// First returns the requested number of units.
-func TestPropertyDimensionsKeepTheirUsage(t *testing.T) {
+// TestPropertyEachUnitIsChargedOnceOrUnrated checks that each unit is charged by one rate or is unrated. It also checks
+// that First returns the requested number of units.
+func TestPropertyEachUnitIsChargedOnceOrUnrated(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {
 		rng := rand.New(rand.NewPCG(seed, 13))

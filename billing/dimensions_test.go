@@ -29,7 +29,7 @@ func byGroup(key, units string, events int64) billing.DimensionUsage {
 }
 
 // Terms in words name each price with the values that it matches, and the default for all other usage.
-func TestTermsByDimensionInWords(t *testing.T) {
+func TestTermsStringDescribesPricesByDimension(t *testing.T) {
 	t.Parallel()
 	for otherwise, want := range map[string]string{
 		"null": `by dimension (model "large": 10 USD for each unit | model "small" or "tiny": 1 USD for each unit | otherwise: no price)`,
@@ -47,7 +47,7 @@ func TestTermsByDimensionInWords(t *testing.T) {
 
 // A price by dimension rates usage that it matches, and its default rates other usage. Neither rates usage with unknown
 // values.
-func TestWhichUsageAPriceByDimensionRates(t *testing.T) {
+func TestPriceByDimensionRatesMatchedAndDefaultUsage(t *testing.T) {
 	t.Parallel()
 	without, with, single := byModel(t, "null"), byModel(t, `{"overage_rate":2}`), billing.Terms{Currency: "USD"}
 	for key, want := range map[string]struct{ without, with bool }{
@@ -96,7 +96,7 @@ func TestAddDimensions(t *testing.T) {
 }
 
 // First returns the units of the first price, then those of the second. Unrated units are last.
-func TestFirstUnitsByDimension(t *testing.T) {
+func TestFirstReturnsUnitsInOrderOfPrices(t *testing.T) {
 	t.Parallel()
 	of := billing.Measured{Units: metering.Whole(6), Events: 6, Dimensions: []billing.DimensionUsage{byGroup("large", "3", 3), byGroup("other", "2", 2), byGroup("small", "1", 1)}}
 	for units, want := range map[int64][]string{0: {"0", "0", "0"}, 2: {"2", "0", "0"}, 4: {"3", "1", "0"}, 5: {"3", "1", "1"}, 6: {"3", "1", "2"}} {
@@ -111,7 +111,7 @@ func TestFirstUnitsByDimension(t *testing.T) {
 }
 
 // Stored usage is decoded with a canonical key.
-func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
+func TestDimensionUsageIsDecodedAsStored(t *testing.T) {
 	t.Parallel()
 	var u billing.DimensionUsage
 	require.NoError(t, json.Unmarshal([]byte(`{"dimension":{"model": "a"},"units":2,"events":3}`), &u))
@@ -134,7 +134,7 @@ func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
 
 // ByDimension returns the properties of all prices that can charge usage: all versions, the customer's own prices, and
 // the terms of closed periods.
-func TestByDimension(t *testing.T) {
+func TestByDimensionReturnsPropertiesOfAllPrices(t *testing.T) {
 	t.Parallel()
 	by := func(properties ...string) billing.Terms {
 		return billing.Terms{Dimensions: &billing.Dimensions{By: properties}}
@@ -148,7 +148,7 @@ func TestByDimension(t *testing.T) {
 }
 
 // A breakdown has a step for each of the 100 groups with the most units, and one for the others.
-func TestABreakdownHasSoManyDimensions(t *testing.T) {
+func TestBreakdownLists100DimensionsAndOneForOthers(t *testing.T) {
 	t.Parallel()
 	for groups, want := range map[int]struct {
 		steps int

@@ -15,7 +15,7 @@ import (
 
 // A price that an earlier price covers never applies, and is refused. A price with fewer properties than an earlier
 // one, or with another value, is accepted.
-func TestAPriceThatAnEarlierOneCoversIsRefused(t *testing.T) {
+func TestPriceCoveredByEarlierPriceIsRefused(t *testing.T) {
 	t.Parallel()
 	const covered = "would never apply"
 	for matches, want := range map[string]string{
@@ -53,7 +53,7 @@ func dimensionTerms(t *testing.T, beside, dimensions string) (terms billing.Term
 }
 
 // Each refusal names the field, the rule and the fix.
-func TestDimensionsThatAreRefused(t *testing.T) {
+func TestInvalidDimensionsAreRefused(t *testing.T) {
 	t.Parallel()
 	const price = `{"match":{"model":["a"]},"overage_rate":1}`
 	matching := func(match string) string { return `{"by":["model"],"prices":[{"match":` + match + `}]}` }
@@ -102,7 +102,7 @@ func TestDimensionsThatAreRefused(t *testing.T) {
 
 // With dimensions, terms must not have fields of a rate. The fields of the whole charge are accepted: base_price,
 // minimum_charge and maximum_charge.
-func TestFieldsBesideDimensions(t *testing.T) {
+func TestRateFieldsBesideDimensionsAreRefused(t *testing.T) {
 	t.Parallel()
 	const dimensions = `{"by":["model"],"prices":[{"match":{"model":["a"]}}]}`
 	for field, value := range map[string]string{
@@ -129,9 +129,9 @@ func requireRefused(t *testing.T, terms billing.Terms, field, message string) {
 	require.Contains(t, refused.Fields[0].Message, message)
 }
 
-// TestAPriceHasABoundedNumberOfBytes checks that a price can have the maximum number of prices by dimension, of
+// TestPriceHasAtMost65536Bytes checks that a price can have the maximum number of prices by dimension, of
 // properties, of tiers and of values, but not all of them at once. A tenant's prices are read together.
-func TestAPriceHasABoundedNumberOfBytes(t *testing.T) {
+func TestPriceHasAtMost65536Bytes(t *testing.T) {
 	t.Parallel()
 	values := func(n int) (all []metering.Scalar) {
 		for i := range n {

@@ -395,7 +395,7 @@ func text(steps []billing.Step) (lines []string) {
 
 // The tenant replaced a connection that had been reported some of February's usage. January closed at 100 calls, and 11
 // calls arrived late. The base price of 10 USD includes 100 calls.
-func TestTheWorkingOfALine(t *testing.T) {
+func TestLineBreakdownShowsEachStep(t *testing.T) {
 	t.Parallel()
 	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
 	closedAt := february.Start
@@ -472,7 +472,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 }
 
 // The breakdown of a closed line shows the units and the charge that final invoices lack.
-func TestTheWorkingOfWhatAClosedPeriodIsNotBilledWith(t *testing.T) {
+func TestClosedLineBreakdownShowsUnbilledUnitsAndCharge(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "10", "1000")
 	billedWith(&closed, "7")

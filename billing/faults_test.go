@@ -158,7 +158,7 @@ func renewal(units string) billing.Invoice {
 
 // Fault 2: the final invoice bills 10 of 17 units. The test checks that the other 7 units are charged,
 // although the provider accepted and counted all 17.
-func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
+func TestUnitsAcceptedAfterFinalInvoiceAreChargedLater(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(3*time.Hour), invoiced(january), subscribed(february)))
 	f.Usage = []billing.Usage{used(january, "17")}
@@ -174,7 +174,7 @@ func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
 
 // Fault 3: 10 units were reported before the price was swapped, and no invoice bills them. The test checks
 // that these 10 units are charged.
-func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
+func TestUnitsReportedBeforePriceSwapAreChargedLater(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "13")}
@@ -196,7 +196,7 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 
 // Fault 4: the last invoice of a canceled subscription is a draft. The test checks that the 7 units since
 // the last sync are reported to the draft, and that no charge is added to it.
-func TestTheLastInvoiceOfACanceledSubscriptionTakesUsage(t *testing.T) {
+func TestUsageIsReportedToLastInvoiceOfCanceledSubscription(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.End.Add(time.Minute), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "17")}
@@ -241,7 +241,7 @@ func atBasic(f billing.Facts) billing.Facts {
 }
 
 // Fault 7: the test checks that a final invoice shows whether a report of unknown outcome arrived.
-func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
+func TestFinalInvoiceResolvesReportOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -267,7 +267,7 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 
 // Fault 9: the test checks that a million late units are billed at the provider's price during January, even
 // if its price is another one now.
-func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
+func TestLateUsageIsBilledAtProviderPriceOfItsPeriod(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
 	ended := invoiced(january)
@@ -289,7 +289,7 @@ func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 }
 
 // Fault 12: the test checks that the start of the first period does not depend on when syncs ran.
-func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
+func TestFirstPeriodStartDoesNotDependOnSyncs(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
 	decided := january.Start.Add(grace + metering.MaxIngestDelay)
@@ -321,7 +321,7 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 
 // Fault 13: late usage that is booked as billed stays billed after the late policy changes. Late usage that arrives
 // under the policy ReportLate is booked as reported only, and no later policy bills it.
-func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
+func TestLatePolicyChangeDoesNotAffectEarlierBookings(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = atBasic(f)
@@ -380,7 +380,7 @@ func rescaled(all []billing.Booking) []billing.Booking {
 
 // Fault 15: one invoice bills two periods, and only the second period is marked as invoiced. The test checks
 // that the first period's remaining 50 units are still reported.
-func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
+func TestFirstOfTwoPeriodsOnOneInvoiceIsStillReported(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
 	first, second := subscribed(january), invoiced(metering.Range{Start: february.Start, End: ofSubscription.End})
@@ -401,7 +401,7 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 
 // Fault 14: the test checks that 40 late units stay in the target period's statement after their events are
 // deleted.
-func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
+func TestAdjustmentRemainsAfterItsEventsAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "140", "40")

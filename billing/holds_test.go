@@ -57,7 +57,7 @@ func TestAHeldInvoiceIsReleasedWhenEverythingAgrees(t *testing.T) {
 	require.Equal(t, billing.HoldDecision{State: billing.HoldReleasing, Release: true}, d)
 }
 
-func TestWhatAHeldInvoiceWaitsFor(t *testing.T) {
+func TestHeldInvoiceWaitsForGraceSyncAndCount(t *testing.T) {
 	t.Parallel()
 	early := func(f *billing.HoldFacts) { f.Now = f.GraceUntil.Add(59 * time.Minute) }
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestWhatAHeldInvoiceWaitsFor(t *testing.T) {
 	}
 }
 
-func TestWhatOfAHeldInvoiceDisagrees(t *testing.T) {
+func TestDiscrepancyKeepsInvoiceHeldUntilOperatorReleases(t *testing.T) {
 	t.Parallel()
 	for code, change := range map[billing.HoldCode]func(f *billing.HoldFacts){
 		billing.HoldNoLine: func(f *billing.HoldFacts) {
@@ -139,7 +139,7 @@ func settingLine() billing.HoldFacts {
 	return f
 }
 
-func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
+func TestHeldInvoiceIsReleasedOnlyWithLineOfLastReport(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, billing.HoldDecision{State: billing.HoldReleasing, Release: true}, settingLine().Decide())
 	for name, c := range map[string]struct {
@@ -173,7 +173,7 @@ func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
 	require.Equal(t, billing.HoldReleasing, f.Decide().State, "nothing of it was charged")
 }
 
-func TestWhatOfAHeldInvoiceIsNotCompared(t *testing.T) {
+func TestHeldInvoiceIsReleasedDespiteHarmlessDifferences(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f *billing.HoldFacts){
 		"the units of a draft, which are of some earlier moment": func(f *billing.HoldFacts) {
@@ -212,7 +212,7 @@ func TestWhatOfAHeldInvoiceIsNotCompared(t *testing.T) {
 	}
 }
 
-func TestADraftThatPeopleHaveTakenOverIsTheirs(t *testing.T) {
+func TestDraftChangedAtProviderIsNotReleasedOnRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(f *billing.HoldFacts)
@@ -254,7 +254,7 @@ func TestADraftThatPeopleHaveTakenOverIsTheirs(t *testing.T) {
 	}
 }
 
-func TestHowAHeldInvoiceBecameFinal(t *testing.T) {
+func TestHoldStateShowsHowInvoiceBecameFinal(t *testing.T) {
 	t.Parallel()
 	after, before := heldAt.Add(6*24*time.Hour), heldAt.Add(3*24*time.Hour)
 	for name, c := range map[string]struct {
@@ -290,7 +290,7 @@ func TestHowAHeldInvoiceBecameFinal(t *testing.T) {
 	}
 }
 
-func TestAHoldIsSentUntilTheProviderHasIt(t *testing.T) {
+func TestHoldIsSentUntilProviderAcceptsIt(t *testing.T) {
 	t.Parallel()
 	for _, state := range []billing.State{billing.Planned, billing.Sending, billing.InDoubt} {
 		f := agreeing()
@@ -310,7 +310,7 @@ func TestAHoldIsSentUntilTheProviderHasIt(t *testing.T) {
 	require.Equal(t, "the invoice is not held: Stripe refused", d.Reasons[0].Text("").Message)
 }
 
-func TestAReleaseThatDidNotArriveIsTriedAgainOrTakenBack(t *testing.T) {
+func TestUndeliveredReleaseIsRetriedOrWithdrawn(t *testing.T) {
 	t.Parallel()
 	f := agreeing()
 	f.Release = billing.HoldAction{ID: released, State: billing.Sending}
@@ -331,7 +331,7 @@ func TestAReleaseThatDidNotArriveIsTriedAgainOrTakenBack(t *testing.T) {
 }
 
 // An operator can release an invoice only in the states HoldPlanned, Held and HoldDisagrees.
-func TestWhichStatesAreReleasable(t *testing.T) {
+func TestReleasableIsTrueForPlannedHeldAndDisagrees(t *testing.T) {
 	t.Parallel()
 	var releasable []billing.HoldState
 	for _, state := range billing.HoldState("").Values() {
@@ -345,7 +345,7 @@ func TestWhichStatesAreReleasable(t *testing.T) {
 
 // Odometer's price differs from the unit price on the invoice if any unit costs a different amount, or if the currency
 // differs. A meter with several lines is listed once.
-func TestWhichPriceIsAnother(t *testing.T) {
+func TestHoldComparesPriceWithInvoiceUnitPrice(t *testing.T) {
 	t.Parallel()
 	each := amount("0.05")
 	terms := billing.Terms{OverageRate: each, Currency: "USD"}
@@ -373,7 +373,7 @@ func TestWhichPriceIsAnother(t *testing.T) {
 	}
 }
 
-func TestWhatIsOursOfADraft(t *testing.T) {
+func TestOursReportsWhetherDraftBillsMeterOrReport(t *testing.T) {
 	t.Parallel()
 	for want, lines := range map[bool][][]billing.DraftLine{
 		true:  {{{}, {MeterID: 7}}, {{ReportID: &charged}}, {{MeterID: 7, ReportID: &charged}}},
@@ -385,7 +385,7 @@ func TestWhatIsOursOfADraft(t *testing.T) {
 	}
 }
 
-func TestWhereAnActionStands(t *testing.T) {
+func TestSameHoldActionHasSameIDAndState(t *testing.T) {
 	t.Parallel()
 	a := billing.HoldAction{ID: heldOf, State: billing.Sending, Response: "none"}
 	require.True(t, a.Same(billing.HoldAction{ID: heldOf, State: billing.Sending}))

@@ -12,7 +12,7 @@ import (
 
 // Units that were accepted before a meter moved to another subscription are billed by the previous subscription's
 // invoice or by none. A line on the later subscription's invoice does not bill them.
-func TestWhatWasAcceptedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
+func TestOnlyPreviousInvoiceBillsUnitsAcceptedBeforeMeterMoved(t *testing.T) {
 	t.Parallel()
 	later := ofAnother(renewal("0"))
 	later.Period = metering.Range{Start: january.Start.AddDate(0, 0, 14), End: january.Start.AddDate(0, 0, 19)}
@@ -32,7 +32,7 @@ func TestWhatWasAcceptedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
 }
 
 // A period does not wait for an invoice of a subscription that was cut short when the period's own subscription began.
-func TestASubscriptionThatWasCutShortBillsNothingOfTheNextOne(t *testing.T) {
+func TestPeriodDoesNotWaitForInvoiceOfShortenedSubscription(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	december := metering.Range{Start: january.Start.AddDate(0, 0, -10), End: january.Start}
@@ -46,7 +46,7 @@ func TestASubscriptionThatWasCutShortBillsNothingOfTheNextOne(t *testing.T) {
 
 // An invoice line is ignored if its meter belonged to another billing schedule all the time. Exception: usage of the
 // meter was reported to the invoice's subscription.
-func TestALineOfAnotherStreamIsNotBilledHere(t *testing.T) {
+func TestInvoiceLineOfOtherSchedulesMeterIsIgnored(t *testing.T) {
 	t.Parallel()
 	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestALineOfAnotherStreamIsNotBilledHere(t *testing.T) {
 
 // An invoice of another subscription does not bill units that were reported to this subscription for the same time.
 // Exception: both subscription periods begin at the same instant.
-func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T) {
+func TestInvoiceDoesNotBillUnitsReportedToOtherSubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	f := atMeters(january, knownOf(day(20), subscribed(january)))
@@ -86,7 +86,7 @@ func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T
 
 // Subscriptions with different billing schedules have separate invoices, even if both begin at the same instant. The
 // invoice of one does not bill units that were reported to the other.
-func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *testing.T) {
+func TestSubscriptionsOfTwoSchedulesHaveSeparateInvoices(t *testing.T) {
 	t.Parallel()
 	beside := counted(january, "13")
 	beside.To, beside.Number = billing.InvoicedBy{Subscription: "sub_2", Start: january.Start}, 1
@@ -103,7 +103,7 @@ func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *test
 
 // If a subscription ends without an invoice, a target period bills the units that were reported to the subscription.
 // The period's current subscription does not matter.
-func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
+func TestUnitsReportedToEndedSubscriptionAreBilledByTargetPeriod(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	f.Invoices = []billing.Invoice{ofAnother(ended(january)), without(renewal("0"))}
@@ -118,7 +118,7 @@ func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
 // The test checks which billing schedule owns the units of an invoice. A subscription with its own schedule bills for
 // that schedule. If usage of two schedules was reported to one subscription, each schedule owns its part of the
 // invoice.
-func TestWhichStreamAnInvoiceBills(t *testing.T) {
+func TestInvoicedUnitsAreAssignedToBillingSchedules(t *testing.T) {
 	t.Parallel()
 	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
 	beside := counted(january, "5")
@@ -160,7 +160,7 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 
 // Unexplained units on an invoice, which Odometer did not report, belong to one period: the last one that the invoice
 // is about and in which the meter belongs to the schedule.
-func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
+func TestUnexplainedUnitsBelongToLastPeriodOfInvoice(t *testing.T) {
 	t.Parallel()
 	border := january.Start.AddDate(0, 0, 14)
 	for name, c := range map[string]struct {
@@ -181,7 +181,7 @@ func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
 
 // Units that were reported to a subscription are not billed if its final invoice has no line for them. The
 // reconciliation does not wait for the invoice of a parallel subscription.
-func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
+func TestReconciliationDoesNotWaitForParallelSubscription(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	f.Stored[1].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: january.Start.AddDate(0, 0, 20), End: february.End}, Connection: first}
@@ -194,7 +194,7 @@ func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
 // A plan that gives a stored period another subscription is followed by another plan at once, with and without reports
 // of the period: an invoice of the new subscription may bill the period, and one of the previous subscription no longer
 // does.
-func TestAPlanThatChangesTheSubscriptionOfAPeriodIsFollowedByAnother(t *testing.T) {
+func TestChangeOfPeriodsSubscriptionCausesImmediateReplan(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	next := metering.Range{Start: day(10), End: february.End}
@@ -230,7 +230,7 @@ func TestAPlanThatChangesTheSubscriptionOfAPeriodIsFollowedByAnother(t *testing.
 
 // Unexplained units on one connection's invoice do not replace units that another connection accepted but did not
 // invoice.
-func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
+func TestUnexplainedUnitsDoNotReplaceUnitsOfOtherConnection(t *testing.T) {
 	t.Parallel()
 	elsewhere := ofAnother(renewal("41"))
 	elsewhere.Connection, elsewhere.Period = second, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: february.End}
@@ -261,7 +261,7 @@ func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
 
 // A final invoice without a line for a meter bills none of its units. Invoices of later periods, of other customers, or
 // without such a line do not change this.
-func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
+func TestFinalInvoiceWithoutLineOfMeterBillsNoUnits(t *testing.T) {
 	t.Parallel()
 	border := january.Start.AddDate(0, 0, 14)
 	next := billing.Subscription{ID: "sub_2", Range: metering.Range{Start: border, End: border.AddDate(0, 1, 0)}, Connection: first}
@@ -284,7 +284,7 @@ func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
 
 // If two periods in one subscription period total less than zero, the final invoice bills zero. Odometer then plans
 // neither a charge nor a credit.
-func TestLessThanNothingIsGivenBackToNobody(t *testing.T) {
+func TestNegativeTotalIsNeitherChargedNorCredited(t *testing.T) {
 	t.Parallel()
 	of := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
 	rest := metering.Range{Start: february.Start, End: of.End}

@@ -29,7 +29,7 @@ func ofLateUsage(total, late string) billing.Facts {
 
 // Late usage is charged as it arrives: each charge is the difference to the charges before. Without a subscription,
 // nothing is charged. The deadline of a charge is the end of the target period's grace.
-func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
+func TestLateUsageChargeIsDifferenceToEarlierCharges(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
 	plan := billing.NewBooks(f).Plan()
@@ -67,7 +67,7 @@ func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 }
 
 // A target period closes even if its late usage was not charged. The next target period then charges it.
-func TestAChargeHoldsUpNoClosing(t *testing.T) {
+func TestUnchargedLateUsageDoesNotDelayClosing(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
 	f.Now, f.Stored, f.Side.Period = february.End.Add(grace), append(f.Stored, subscribed(march)), march
@@ -92,7 +92,7 @@ func TestAChargeHoldsUpNoClosing(t *testing.T) {
 
 // A closed period is adjusted if a month with late events touches it, or if its closed line stores the late usage of
 // deleted events. The period must have been billed, and the meter must not be backfilled.
-func TestWhatIsLate(t *testing.T) {
+func TestOnlyBilledClosedPeriodWithLateUsageIsAdjusted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		month metering.Range
@@ -144,7 +144,7 @@ func TestWhatIsLate(t *testing.T) {
 }
 
 // Late usage is charged in whole units if the provider was reported whole units.
-func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
+func TestLateUsageIsRoundedLikeReportedUnits(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "2.4")
 	billedWith(&f.Stored[0], "10")
@@ -155,7 +155,7 @@ func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 }
 
 // A fraction of a unit that was rounded off needs no adjustment: the reported whole units are complete.
-func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
+func TestUnreportedFractionNeedsNoAdjustment(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "0")
 	f.LateMonths, f.Stored[0].Closed[0].Usage = nil, metering.MustDecimal("12.4")
@@ -169,7 +169,7 @@ func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
 	require.Equal(t, []metering.Range{february}, billing.NewBooks(f).UsageRanges())
 }
 
-func TestTheDescriptionOfLateUsage(t *testing.T) {
+func TestLateUsageDescriptionNamesMeterAndDays(t *testing.T) {
 	t.Parallel()
 	kathmandu := location(t, "Asia/Kathmandu")
 	month := billing.CalendarPeriod(instant(t, "2026-01-10T00:00:00Z"), kathmandu)
@@ -180,7 +180,7 @@ func TestTheDescriptionOfLateUsage(t *testing.T) {
 }
 
 // The older of two open periods bills the late usage.
-func TestTheStatementThatCarriesLateUsage(t *testing.T) {
+func TestOldestOpenPeriodBillsLateUsage(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "10", "1000"), billing.Period{Range: february}, billing.Period{Range: march}))
@@ -191,7 +191,7 @@ func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 
 // January is billed with half a call, although its usage rounds to 0 whole calls. February credits the half call, and
 // March does not credit it again.
-func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
+func TestCreditOfTargetPeriodIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "0.5", "0")
 	billedWith(&closed, "0.5")
@@ -236,7 +236,7 @@ func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 }
 
 // A period is in trial if the provider last said so while the period ran. The state of a past period does not change.
-func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
+func TestPeriodKeepsTrialStateThatProviderLastReported(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "12")}
@@ -269,7 +269,7 @@ func inDollars(t *testing.T) billing.Facts {
 
 // Usage is reported to an ended subscription, because its last invoice bills the usage. Amounts are not charged to the
 // subscription, because it has no next invoice.
-func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
+func TestUsageButNoChargeIsReportedToEndedSubscription(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
 	f.Usage = append(f.Usage, used(february, "5"))
@@ -286,9 +286,9 @@ func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
 	require.Equal(t, []billing.Kind{billing.QuantityReport}, kinds(), "while the last invoice is a draft")
 }
 
-// Late usage with a currency that differs from the subscription's is booked and not charged. Such late usage keeps no period
-// open.
-func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
+// Late usage with a currency that differs from the subscription's is booked and not charged. Such late usage keeps no
+// period open.
+func TestLateUsageInOtherCurrencyIsBookedButNotCharged(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
 	f.Side.Currency = "EUR"
@@ -319,7 +319,7 @@ func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 }
 
 // A rejected charge is planned again by each later sync, and in the next target period after the close.
-func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
+func TestRejectedChargeIsPlannedAgainForNextTargetPeriod(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
 	f.Stored = append(f.Stored, subscribed(march))
@@ -350,7 +350,7 @@ func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
 
 // UsageRanges includes a closed period if a later period was charged for it. Charges of other periods, rejected charges
 // and the period's own reports do not count.
-func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
+func TestUsageRangesIncludeClosedPeriodChargedToLaterPeriod(t *testing.T) {
 	t.Parallel()
 	refused := adjusted(first, january, february, "5", "500")
 	refused.Taken, refused.Standing = billing.Sums{}, billing.Sums{}
@@ -369,7 +369,7 @@ func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
 }
 
 // A report of booked usage has the number of events of the booking, even if fewer events are counted now.
-func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
+func TestBookedUsageKeepsItsNumberOfEvents(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("10", "0")
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 4, Units: metering.Whole(17), Charge: metering.Whole(1700)}}
@@ -426,7 +426,7 @@ func TestABookingStandsUntilMoreEventsAreCounted(t *testing.T) {
 }
 
 // Late usage is shown as it was counted, even if its booking was rounded to whole units.
-func TestBookedLateUsageIsShownAsItWasCounted(t *testing.T) {
+func TestBookedLateUsageIsShownUnrounded(t *testing.T) {
 	t.Parallel()
 	f := withLate(ofLateUsage("0", "0"), january, "17.7", "7.2")
 	f.Usage[0].LateEvents = 2
@@ -441,7 +441,7 @@ func TestBookedLateUsageIsShownAsItWasCounted(t *testing.T) {
 
 // Late usage that arrived before a change of the meter's definition keeps its units and events. Only late usage that
 // arrives after the change is added.
-func TestAnotherDefinitionChangesNoLateUsageThatHasArrived(t *testing.T) {
+func TestMeterChangeDoesNotAffectEarlierLateUsage(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
 	f.Stored[0].Closed[0].LateDifference = billing.Measured{Units: metering.Whole(5), Events: 2} // 7 units of 2 events, of which the meter now counts 2 units and no event
@@ -460,7 +460,7 @@ func TestAnotherDefinitionChangesNoLateUsageThatHasArrived(t *testing.T) {
 }
 
 // The breakdown shows units that are only reported, and not billed, even if the base price covers them.
-func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) {
+func TestBreakdownShowsFreeUnitsThatAreOnlyReported(t *testing.T) {
 	t.Parallel()
 	f := atBasic(withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
 	f = withLate(f, january, "60", "10")
@@ -472,7 +472,7 @@ func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) 
 }
 
 // Units that a closed period's invoices lack are billed later even if they cost nothing.
-func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
+func TestMissingUnitsAreBilledLaterEvenIfFree(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "50", "10")
 	billedWith(&closed, "40")
@@ -482,7 +482,7 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 }
 
 // A credit of unknown outcome at a previous subscription is not given again. Only the remaining credit is given.
-func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
+func TestCreditOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		units, amount string // of unknown outcome
@@ -519,7 +519,7 @@ func inDoubtElsewhere(f billing.Facts, units, amount string) billing.Reported {
 
 // A charge of 7 late units to a previous subscription has an unknown outcome. The current subscription's charge then
 // stays unchanged up to 7 units, and only units beyond 7 are credited.
-func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
+func TestUnknownOutcomeLimitsCreditOfLateCharge(t *testing.T) {
 	t.Parallel()
 	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200", "700"}} { // the added amount, and the amount that a line is set to
 		f := ofLateUsage("17", "7")

@@ -12,7 +12,7 @@ import (
 
 // A line of a statement excludes units and amounts that other series bill: the last value that each series was
 // reported, or the sum if the series adds up.
-func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
+func TestStatementLineExcludesUnitsAndAmountsOfOtherSeries(t *testing.T) {
 	t.Parallel()
 	series := func(change func(*billing.Reported)) billing.Reported {
 		r := stated(second, january, "4", "400")
@@ -61,7 +61,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 
 // Another connection may have billed up to 10 calls, with an unknown outcome. At a volume price, 9 calls can cost more
 // than 10. The statement therefore bills only the remainder of the highest possible charge.
-func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
+func TestStatementDeductsHighestPossibleChargeAtVolumePrice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arrived, mayArrive string
@@ -88,7 +88,7 @@ func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 
 // A meter that an operator excludes is stated as in the last accepted statement, or not at all. The same holds for its
 // late usage.
-func TestAStatementWithoutAMeter(t *testing.T) {
+func TestExcludedMeterIsStatedAsInLastAcceptedStatement(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f.Meters = append(f.Meters,
@@ -155,7 +155,7 @@ func TestAStatementRepeatsLateUsage(t *testing.T) {
 }
 
 // A statement has the currency that all of its lines have in common, or else the tenant's currency.
-func TestCurrencyOf(t *testing.T) {
+func TestCurrencyOfReturnsCommonOrTenantCurrency(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		currencies []string
@@ -171,7 +171,7 @@ func TestCurrencyOf(t *testing.T) {
 
 // A meter without a price has the currency that the prices of the other meters have in common. Backfilling meters do
 // not count.
-func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
+func TestMeterWithoutPriceHasCommonCurrencyOfOtherMeters(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Meters = append(f.Meters,
@@ -189,7 +189,7 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 
 // The configuration hash changes with each fact that a period's charges depend on, except usage and the customer's own
 // prices.
-func TestConfiguration(t *testing.T) {
+func TestConfigurationHashChangesWithBillingSettings(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*billing.Facts)) string {
 		f := withStatementReceiver(first, knownOf(january.Start))
@@ -220,7 +220,7 @@ func TestConfiguration(t *testing.T) {
 
 // The price of a plan comes before the meter's own, which applies to customers without a plan and
 // to meters that the plan does not price.
-func TestThePriceOfAPlan(t *testing.T) {
+func TestPlanPriceTakesPrecedenceOverMeterPrice(t *testing.T) {
 	t.Parallel()
 	versions := []billing.Price{{Version: 1}, {Version: 2, PlanID: 5}, {Version: 3, PlanID: 6, EffectiveFrom: february.Start}}
 	for plan, want := range map[metering.PlanID]int{0: 1, 5: 2, 6: 1, 7: 1} {
@@ -236,7 +236,7 @@ func TestThePriceOfAPlan(t *testing.T) {
 
 // Units can be missing on the final invoices of another connection to which they were reported. A statement bills these
 // units at the period's price. The base price counts as billed with the first invoiced unit.
-func TestAStatementBillsWhatTheInvoicesOfOthersLack(t *testing.T) {
+func TestStatementBillsUnitsMissingOnOtherConnectionsInvoices(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "12")}

@@ -163,9 +163,9 @@ func anyUsages(rng *rand.Rand, t billing.Terms) (all []metering.Decimal) {
 	return all
 }
 
-// TestPropertyCharges compares the charges of 500 × histories.Count() random terms, for usages around their
-// boundaries, with the charges that reference computes.
-func TestPropertyCharges(t *testing.T) {
+// TestPropertyChargesEqualReference compares the charges of 500 × histories.Count() random terms, for usages around
+// their boundaries, with the charges that reference computes.
+func TestPropertyChargesEqualReference(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {
 		rng := rand.New(rand.NewPCG(seed, 11))

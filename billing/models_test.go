@@ -160,7 +160,7 @@ func TestAPriceModelIsValidated(t *testing.T) {
 	require.NoError(t, yen.Validate())
 }
 
-func TestAPriceModelInWords(t *testing.T) {
+func TestTermsStringDescribesPriceModels(t *testing.T) {
 	t.Parallel()
 	d := metering.MustDecimal
 	for want, terms := range map[string]billing.Terms{

@@ -12,7 +12,7 @@ import (
 
 // A closed period gets no standalone invoice if the invoice could bill nothing of the remaining amount. The closed
 // lines are reconciled without an invoice, and the period is complete.
-func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
+func TestPeriodIsCompleteIfNoStandaloneInvoiceIsNeeded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		elsewhere string // EUR of meter 2's charge of 3 that connection 9 has billed; it has billed all 3 USD of meter 1
@@ -46,7 +46,7 @@ func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 
 // Late usage is charged only in the currency of the invoice that bills it. That is the subscription's next invoice,
 // even if the target period before the subscription has a standalone invoice.
-func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T) {
+func TestLateUsageIsChargedOnlyInSubscriptionsCurrency(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]int{"USD": 1, "JPY": 0} {
 		f := ownJanuary(t)
@@ -73,7 +73,7 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 
 // If the customer has a subscription by now, late usage is charged once: with the subscription, and not on the
 // standalone invoice of an earlier period, even if that invoice is not final.
-func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
+func TestLateUsageIsChargedOnceAfterCustomerSubscribes(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january, february := f.Stored[0], f.Stored[0]
@@ -98,7 +98,7 @@ func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 
 // A meter that is missing in Side.Charges, because it was created after Side.Charges was read, is billed when its
 // period closes, if the period has a subscription or a standalone invoice.
-func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
+func TestMeterCreatedAfterReadIsBilledAtClose(t *testing.T) {
 	t.Parallel()
 	unread := func(f *billing.Facts) { f.Side.Charges = f.Side.Charges[:0] }
 	for name, c := range map[string]struct {
@@ -125,7 +125,7 @@ func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 
 // If a period moves to another subscription, or to another period of its subscription, Subscription.Invoiced and
 // Subscription.Scales are reset, because they belong to the previous subscription period.
-func TestAPeriodOfAnotherSubscriptionIsNotInvoiced(t *testing.T) {
+func TestPeriodThatMovesToOtherSubscriptionIsNotInvoiced(t *testing.T) {
 	t.Parallel()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 	for name, c := range map[string]struct {
@@ -148,7 +148,7 @@ func TestAPeriodOfAnotherSubscriptionIsNotInvoiced(t *testing.T) {
 
 // An amount that was not charged with a previous subscription is charged with the next one, even if the next one was
 // already running when the period closed. A period without a subscription leaves no such amount.
-func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
+func TestAmountMissingAtPreviousSubscriptionIsChargedToNext(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]string{"it was of one": "sub_0", "it was of none": ""} {
 		f := chargedFacts(t)
@@ -173,7 +173,7 @@ func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 }
 
 // StatementOf and Adjustments work before the customer was read at the provider, while Facts.Side is nil.
-func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
+func TestStatementIsShownBeforeCustomerIsRead(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	require.True(t, f.Stored[1].IsStandalone())
@@ -184,7 +184,7 @@ func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
 
 // A standalone draft with lines waits while the customer is linked to no provider customer. The draft is finalized
 // after the customer is linked again.
-func TestADraftWaitsForWhoItIsOf(t *testing.T) {
+func TestStandaloneDraftWaitsUntilCustomerIsLinked(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	f.Reported = []billing.Reported{onOwn(t, f, "3")}

@@ -43,7 +43,7 @@ func onOwn(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	return r
 }
 
-func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
+func TestOpenPeriodWithoutSubscriptionIsNotReportedBeforeClose(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
 	plan := billing.NewBooks(f).Plan()
@@ -61,7 +61,7 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	require.Empty(t, shown.Excluded)
 }
 
-func TestWhoseInvoicesAreOurs(t *testing.T) {
+func TestOnlyPeriodWithoutSubscriptionIsStandalone(t *testing.T) {
 	t.Parallel()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 	for name, c := range map[string]struct {
@@ -87,7 +87,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 }
 
 // If a customer subscribes within a period, the part of the period before the subscription gets a standalone invoice.
-func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
+func TestPartOfPeriodBeforeSubscriptionIsStandalone(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
 	f.Stored = billing.NewBooks(f).Plan().Periods
@@ -99,7 +99,7 @@ func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
 	require.Equal(t, periods[0].Range, periods[0].Subscription.Range)
 }
 
-func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
+func TestClosedPeriodCreatesAndFinalizesStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	require.True(t, f.Stored[0].Closed[0].Billed)
@@ -148,7 +148,7 @@ func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
 	}
 }
 
-func TestNothingIsNoInvoice(t *testing.T) {
+func TestZeroTotalCreatesNoStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) { f.Usage = nil })
 	plan := billing.NewBooks(f).Plan()
@@ -180,7 +180,7 @@ func TestNothingIsNoInvoice(t *testing.T) {
 }
 
 // A meter that was excluded when its period closed needs no standalone invoice: the period is complete without one.
-func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
+func TestExcludedMeterCreatesNoStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
 		addCharged(t, f, 2)
@@ -194,7 +194,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 }
 
 // Late usage that lowers the charge of an earlier period creates no standalone invoice. The adjustment stays recorded.
-func TestACorrectionMakesNoInvoice(t *testing.T) {
+func TestNegativeAdjustmentCreatesNoStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january := f.Stored[0]
@@ -218,7 +218,7 @@ func TestACorrectionMakesNoInvoice(t *testing.T) {
 
 // A plan has at most 200 reports, resumed ones included. If the lines of another standalone invoice fill the plan, a
 // standalone invoice with all of its lines is finalized by the next plan.
-func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
+func TestPlanFinalizesStandaloneInvoiceWithinReportMaximum(t *testing.T) {
 	t.Parallel()
 	for lines, final := range map[int]bool{198: true, 199: false} {
 		f := ownJanuary(t)
@@ -243,7 +243,7 @@ func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
 	}
 }
 
-func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
+func TestStandaloneInvoiceHasOneCurrency(t *testing.T) {
 	t.Parallel()
 	euros := func(f *billing.Facts) {
 		addCharged(t, f, 2)
@@ -264,7 +264,7 @@ func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
 
 // Late usage is charged on the next standalone invoice, even if that invoice bills nothing else, and never on two
 // invoices.
-func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
+func TestLateUsageIsChargedOnNextStandaloneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january := f.Stored[0]
@@ -306,7 +306,7 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 
 // Late usage goes onto the next standalone invoice, even if the standalone invoice of its closed period is not final
 // yet.
-func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
+func TestLateUsageIsNotOnStandaloneInvoiceOfItsPeriod(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january := f.Stored[0]
@@ -322,7 +322,7 @@ func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
 	require.Len(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Adjustments, 1)
 }
 
-func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
+func TestStandaloneInvoiceIsComparedWithItsPeriod(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	f.Reported, f.Finalized = []billing.Reported{onOwn(t, f, "3")}, []billing.Sent{{Period: f.Stored[0].Start, Number: 4, State: billing.Accepted}}
@@ -346,7 +346,7 @@ func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 }
 
 // An amount that a subscription was not charged before it ended goes onto the customer's next standalone invoice.
-func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
+func TestStandaloneInvoiceBillsRestOfEndedSubscription(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	addCharged(t, &f, 2)
@@ -368,7 +368,7 @@ func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 
 // A standalone invoice that bills only late usage has one currency: that of all adjustments other than 0, else the
 // tenant's. Late usage in another currency is not charged and stays recorded.
-func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
+func TestStandaloneInvoiceBillsLateUsageInOneCurrencyOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tenant string
@@ -411,7 +411,7 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 
 // A preview's line of late usage has the reason ExcludedLateCurrency if the target period's standalone invoice has
 // another currency. The target period here is February, which is in its grace period while the preview shows March.
-func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T) {
+func TestPreviewMarksLateUsageInOtherCurrencyAsExcluded(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january := f.Stored[0]
@@ -440,7 +440,7 @@ func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", ExclusionReason: billing.ExclusionReason{Code: billing.ExcludedLateCurrency}}}, plan.Excluded, "February's invoice is in EUR")
 }
 
-func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
+func TestStandaloneInvoiceGetsAtMost200Lines(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
 		for id := metering.MeterID(2); id <= 202; id++ {
@@ -459,7 +459,7 @@ func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
 
 // Late usage goes onto the last standalone invoice that is not final. A plan that finalizes this invoice also sets the
 // late line on the standalone invoice before it, as the next plan would.
-func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
+func TestStandaloneInvoiceBeingFinalizedGetsNoLateUsage(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	january := f.Stored[0]
@@ -531,7 +531,7 @@ func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 
 // After a restore, a standalone invoice may be final before its period closes. The plan that closes the period also
 // reconciles the period with the invoice, because nothing triggers a later plan.
-func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
+func TestFinalStandaloneInvoiceIsComparedWhenPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
 	f.Stored = billing.NewBooks(f).Plan().Periods
@@ -551,8 +551,8 @@ func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
 }
 
 // If a receiver of statements replaces a provider before a standalone period closes, the receiver has the closed total.
-// Without a final invoice, the period is not reconciled, because the facts lack the receiver's lines. It is complete, and
-// no later period bills it again.
+// Without a final invoice, the period is not reconciled, because the facts lack the receiver's lines. It is complete,
+// and no later period bills it again.
 func TestStandalonePeriodOfReceiverIsNotReconciledWithoutInvoice(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")

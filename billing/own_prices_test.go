@@ -93,7 +93,7 @@ func (l *pricedLife) expected(meter metering.MeterID, t time.Time) (billing.Pric
 	return inForceAt(l.catalog[meter], billing.Price{MeterID: meter}, t)
 }
 
-func TestTheCustomersPriceComesBeforeThePlansAndThePlansBeforeTheMeters(t *testing.T) {
+func TestPricePrecedenceIsCustomerThenPlanThenMeter(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	sources := make(map[billing.PriceSource]int)
@@ -114,7 +114,7 @@ func TestTheCustomersPriceComesBeforeThePlansAndThePlansBeforeTheMeters(t *testi
 }
 
 // OwnVersions lists the versions in force, so that its result changes only when a version takes effect.
-func TestOwnVersionsAreThoseInForce(t *testing.T) {
+func TestOwnVersionsListsVersionsInForce(t *testing.T) {
 	t.Parallel()
 	own := []billing.Price{
 		{MeterID: 2, CustomerID: 7, Version: 3, EffectiveFrom: january.Start},

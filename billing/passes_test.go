@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestAPassStatesWhatGrewBeforeItBegan checks that a pass replaces a statement from before the pass if usage
-// has grown since. A statement that the pass itself made is not replaced before the next pass.
-func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
+// TestPassReplacesOnlyStatementsFromBeforeItsStart checks that a pass replaces a statement from before the pass if
+// usage has grown since. A statement that the pass itself made is not replaced before the next pass.
+func TestPassReplacesOnlyStatementsFromBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -39,9 +39,9 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestTheLastStatementCounts checks that the statement with the higher number is the last one, in any order
-// in which the statements are read.
-func TestTheLastStatementCounts(t *testing.T) {
+// TestStatementWithHighestNumberIsTheLast checks that the statement with the higher number is the last one, in any
+// order in which the statements are read.
+func TestStatementWithHighestNumberIsTheLast(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10"), used(february, "1")}
@@ -63,9 +63,9 @@ func TestTheLastStatementCounts(t *testing.T) {
 	require.False(t, plan.More, "it is the newest one")
 }
 
-// TestAStatementIsOutOfDateWhereALineChanged checks that a statement is out of date if the meter, the closed
+// TestStatementIsOutOfDateIfLineChanged checks that a statement is out of date if the meter, the closed
 // period, a number or the currency of a line changed. A changed meter slug does not make it out of date.
-func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
+func TestStatementIsOutOfDateIfLineChanged(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -90,9 +90,9 @@ func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	}
 }
 
-// TestWhatAPassReportsOfASeries checks that a series is reported again if its quantity changed. It is not
-// reported while a report of the series is outstanding, nor twice in one pass.
-func TestWhatAPassReportsOfASeries(t *testing.T) {
+// TestPassReportsSeriesOnceIfItsQuantityChanged checks that a series is reported again if its quantity changed. It is
+// not reported while a report of the series is outstanding, nor twice in one pass.
+func TestPassReportsSeriesOnceIfItsQuantityChanged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		used               string // the usage now; 10 were reported
@@ -125,8 +125,8 @@ func TestWhatAPassReportsOfASeries(t *testing.T) {
 	}
 }
 
-// TestAPlanIsBounded checks that a plan has at most 200 reports, including the resumed ones.
-func TestAPlanIsBounded(t *testing.T) {
+// TestPlanHasAtMost200Reports checks that a plan has at most 200 reports, including the resumed ones.
+func TestPlanHasAtMost200Reports(t *testing.T) {
 	t.Parallel()
 	const reportsAtOnce = 200
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -147,11 +147,11 @@ func TestAPlanIsBounded(t *testing.T) {
 	require.True(t, plan.More)
 }
 
-// TestWhatIsOnItsWay checks how a plan treats outstanding reports. Reports to the current connection are
-// resumed. Reports to a previous connection are withdrawn if they were never sent; otherwise their outcome is
-// unknown. If a worker is still sending such a report, the plan leaves it unchanged, and the customer is
+// TestPlanResumesOrWithdrawsOutstandingReports checks how a plan treats outstanding reports. Reports to the current
+// connection are resumed. Reports to a previous connection are withdrawn if they were never sent; otherwise their
+// outcome is unknown. If a worker is still sending such a report, the plan leaves it unchanged, and the customer is
 // re-evaluated when the worker's lease ends.
-func TestWhatIsOnItsWay(t *testing.T) {
+func TestPlanResumesOrWithdrawsOutstandingReports(t *testing.T) {
 	t.Parallel()
 	now := january.Start.AddDate(0, 0, 20)
 	ahead, over := now.Add(time.Microsecond), now
@@ -201,10 +201,10 @@ func TestWhatIsOnItsWay(t *testing.T) {
 	require.True(t, billing.NewBooks(f).Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
-// TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn checks that a quantity for a previous subscription is
+// TestUnsentReportToPreviousSubscriptionIsWithdrawn checks that a quantity for a previous subscription is
 // withdrawn if it was never sent. That subscription's last invoice may be final and bill the 10 units that
 // were accepted before. The same plan reports the difference to the next subscription.
-func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
+func TestUnsentReportToPreviousSubscriptionIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	swapped := january.Start.AddDate(0, 0, 19)
 	next := metering.Range{Start: swapped, End: swapped.AddDate(0, 1, 0)}
@@ -258,11 +258,11 @@ func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestWhoWithdrawsAReportClearsTheMarks checks that a plan that withdraws a report clears the watermarks of
+// TestWithdrawingReportClearsWatermarks checks that a plan that withdraws a report clears the watermarks of
 // open periods. A planned report already sets the watermark of its connection, as if the provider had all
 // usage. If the tenant returned to that connection before any other report, the withdrawn usage would not be
 // reported until more usage arrived.
-func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
+func TestWithdrawingReportClearsWatermarks(t *testing.T) {
 	t.Parallel()
 	marked := subscribed(january)
 	marked.Watermark = billing.Watermark{Events: 1, Configuration: "of the former connection"}
@@ -287,10 +287,10 @@ func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Reported, "what goes to the present connection is sent")
 }
 
-// TestReplanAt checks ReplanAt, the time at which the customer is re-evaluated: when a period
+// TestReplanAtIsWhenPlanCanChangeNext checks ReplanAt, the time at which the customer is re-evaluated: when a period
 // ends, when its grace period is over, and a day after a report was accepted if the provider has not counted
 // it.
-func TestReplanAt(t *testing.T) {
+func TestReplanAtIsWhenPlanCanChangeNext(t *testing.T) {
 	t.Parallel()
 	taken := func(at time.Time, r billing.Reported) billing.Reported {
 		r.TakenAt, r.State = at, billing.Accepted
@@ -347,9 +347,9 @@ func TestReplanAt(t *testing.T) {
 	require.Equal(t, march.Start, billing.NewBooks(f).Plan().ReplanAt, "when its first period begins")
 }
 
-// TestACustomerIsReadFirst checks that the customer's state at the provider is read before quantities are
-// planned.
-func TestACustomerIsReadFirst(t *testing.T) {
+// TestCustomerIsReadBeforeQuantitiesArePlanned checks that the customer's state at the provider is read before
+// quantities are planned.
+func TestCustomerIsReadBeforeQuantitiesArePlanned(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Side = nil
@@ -360,7 +360,7 @@ func TestACustomerIsReadFirst(t *testing.T) {
 	require.False(t, billing.NewBooks(f).Plan().ReadFirst)
 }
 
-func TestAPlanIsEmpty(t *testing.T) {
+func TestPlanIsEmptyOnlyWithoutActions(t *testing.T) {
 	t.Parallel()
 	ids := []uuid.UUID{{1}}
 	require.True(t, billing.ReportPlan{UpToDate: ids, Waiting: true}.Empty())
@@ -384,7 +384,7 @@ func TestAPlanIsEmpty(t *testing.T) {
 	}
 }
 
-func TestStates(t *testing.T) {
+func TestStateReportsOutstandingAndTaken(t *testing.T) {
 	t.Parallel()
 	for state, is := range map[billing.State]struct{ outstanding, taken bool }{
 		billing.Planned: {true, false}, billing.Sending: {true, false}, billing.InDoubt: {true, false},
@@ -395,9 +395,9 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed checks that a quantity of unknown outcome is not resumed
+// TestUnknownQuantityOfCompletePeriodIsNotResumed checks that a quantity of unknown outcome is not resumed
 // once its period is complete. The period's invoice or an operator determines the outcome.
-func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
+func TestUnknownQuantityOfCompletePeriodIsNotResumed(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
 	for name, c := range map[string]struct {
@@ -417,10 +417,10 @@ func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown checks that a period gets no watermark while another report
+// TestOutstandingReportOfUsagePreventsWatermark checks that a period gets no watermark while another report
 // of its usage to the current connection is outstanding. A report of unknown outcome does not prevent the
 // watermark, because an operator may have to determine the outcome.
-func TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown(t *testing.T) {
+func TestOutstandingReportOfUsagePreventsWatermark(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)

@@ -71,7 +71,7 @@ func TestExtendPeriods(t *testing.T) {
 	}))
 }
 
-func TestAPeriodIsThereAsItBegins(t *testing.T) {
+func TestPeriodExistsFromItsFirstInstant(t *testing.T) {
 	t.Parallel()
 	for now, n := range map[time.Time]int{february.Start.Add(-time.Microsecond): 1, february.Start: 2} {
 		require.Len(t, billing.Periods(knownOf(now, billing.Period{Range: january})), n, now)
@@ -80,7 +80,7 @@ func TestAPeriodIsThereAsItBegins(t *testing.T) {
 
 // A page of statements ends with a PeriodPlace, and the next page has the periods before it. Periods with the same
 // start are ordered by billing schedule.
-func TestWhichPlaceIsBefore(t *testing.T) {
+func TestPeriodPlacesAreOrderedByStartAndSchedule(t *testing.T) {
 	t.Parallel()
 	at := billing.Period{Range: february, Stream: 1}.Place()
 	for _, c := range []struct {
@@ -97,12 +97,12 @@ func TestWhichPlaceIsBefore(t *testing.T) {
 	}
 }
 
-func TestDeadline(t *testing.T) {
+func TestPeriodDeadlineIsEndPlusGrace(t *testing.T) {
 	p := billing.Period{Range: span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")}
 	require.Equal(t, instant(t, "2026-11-04T00:00:00Z"), p.Deadline(grace))
 }
 
-func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
+func TestPeriodAfterSubscriptionIsOneMonth(t *testing.T) {
 	t.Parallel()
 	noon := func(month time.Month, day int) time.Time { return time.Date(2026, month, day, 12, 0, 0, 0, time.UTC) }
 	end := noon(time.January, 31)
@@ -120,7 +120,7 @@ func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
 
 // An ended period that has no recorded provider price records the price that is read later, unless the period is
 // closed or in another subscription. The recorded price stays if the customer changes to another subscription.
-func TestAPriceIsNotedOfPeriodsThatHadNone(t *testing.T) {
+func TestPeriodWithoutProviderPriceRecordsPriceReadLater(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
 	prices := func(p billing.ProviderPrice) map[metering.MeterID]billing.ProviderPrice {

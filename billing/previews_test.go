@@ -70,7 +70,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 
 // A preview line has the currency of the price that is charged, Odometer's or the provider's. A meter without a price
 // has the currency of the other meters' prices in Odometer.
-func TestTheCurrencyOfAPreview(t *testing.T) {
+func TestPreviewLineHasCurrencyOfChargedPrice(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(february)))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -87,7 +87,7 @@ func TestTheCurrencyOfAPreview(t *testing.T) {
 
 // The preview of the open period has a line for the late usage of each closed period. LateFor has the closed period's
 // range.
-func TestAPreviewHasWhatIsLate(t *testing.T) {
+func TestPreviewHasLineForLateUsageOfClosedPeriod(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
@@ -103,7 +103,7 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 }
 
 // PreviewAll lists the meters of several billing schedules by meter ID, and then the late usage of all schedules.
-func TestThePreviewOfSeveralStreams(t *testing.T) {
+func TestPreviewAllListsMetersBeforeLateUsage(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -124,7 +124,7 @@ func TestThePreviewOfSeveralStreams(t *testing.T) {
 
 // Adjustments exclude late usage that earlier target periods have billed. Without a provider there are no
 // adjustments.
-func TestAdjustments(t *testing.T) {
+func TestAdjustmentsExcludeLateUsageBilledEarlier(t *testing.T) {
 	t.Parallel()
 	charged := func(target metering.Range, units, amount string) billing.Reported {
 		r := adjusted(first, january, target, units, amount)

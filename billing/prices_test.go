@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestCharge(t *testing.T) {
+func TestChargeIsBasePricePlusOverage(t *testing.T) {
 	for _, c := range []struct {
 		name, base, included, rate, usage, charge string
 	}{

@@ -19,7 +19,7 @@ func (l like) Terms() (billing.Terms, bool) { return l.terms, true }
 
 // Odometer's price of a meter is compared with the provider's price of that meter, in any of the customer's
 // destinations and subscriptions. Validate rejects a provider price in another currency.
-func TestAPriceIsComparedWithTheProviders(t *testing.T) {
+func TestOdometersPriceIsComparedWithProvidersPrice(t *testing.T) {
 	t.Parallel()
 	in := func(currency string) billing.Destination {
 		return billing.Destination{MeterID: 1, Price: &tariff{"price_1", currency, tariffOf(1, 1, 0)}}
@@ -79,7 +79,7 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 
 // SamePrices compares the provider prices of two subscriptions meter by meter. A period's prices are stored again if
 // any of them differs.
-func TestTheSamePrices(t *testing.T) {
+func TestSamePricesComparesEachMeter(t *testing.T) {
 	t.Parallel()
 	one, other := &tariff{"price_1", "USD", tariffOf(1, 1, 0)}, &tariff{"price_2", "USD", tariffOf(1, 1, 1)}
 	for name, c := range map[string]struct {

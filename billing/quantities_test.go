@@ -28,7 +28,7 @@ func TestTotalsAreRoundedHalfToEven(t *testing.T) {
 	}
 }
 
-func TestTheUnitsBetweenTwoTotalsAreThoseOfTheRoundedTotals(t *testing.T) {
+func TestUnitsBetweenTotalsIsDifferenceOfRoundedTotals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		from, to string
@@ -61,7 +61,7 @@ func TestPropertyDeltasNeverLoseARemainder(t *testing.T) {
 
 // With a destination of Counting Latest, a reported quantity is the sum of two periods. The later period is reported
 // again if its own part changed, even if the sum is unchanged.
-func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
+func TestLatestQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	t.Parallel()
 	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-02-15T00:00:00Z")
 	subscription := billing.Subscription{ID: "sub_1", Range: span(t, "2026-01-15T00:00:00Z", "2026-02-15T00:00:00Z")}
@@ -101,7 +101,7 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 
 // With a destination of Counting Latest, a changed total of an earlier period causes a new report of the current
 // period, if the current period was reported before.
-func TestALastQuantityIsReportedAgainWhenAnEarlierPeriodChanged(t *testing.T) {
+func TestLatestQuantityIsReportedAgainAfterEarlierPeriodChanges(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
 	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}

@@ -33,7 +33,7 @@ func reasonTable[C ~string](all table[C]) string {
 var placeholder = regexp.MustCompile(`\{\w+\}`)
 
 // Each constant of a type of codes has one row in the type's table, and each row has a message and a next step.
-func TestEveryCodeHasAText(t *testing.T) {
+func TestEveryReasonCodeHasMessageAndNextStep(t *testing.T) {
 	t.Parallel()
 	requireTexts(t, exclusions, "ExclusionCode", "exclusions.go")
 	requireTexts(t, holdReasons, "HoldCode", "hold_reasons.go")

@@ -124,7 +124,7 @@ func reconciledAs(f billing.Facts) string {
 
 // If an invoice bills two periods, its units are assigned to the earlier period first. The later period has the
 // shortfall or the surplus.
-func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
+func TestLaterOfTwoInvoicedPeriodsGetsShortfallOrSurplus(t *testing.T) {
 	t.Parallel()
 	both := metering.Range{Start: january.Start, End: february.End}
 	for name, c := range map[string]struct{ units, first, second string }{
@@ -152,7 +152,7 @@ func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
 // If the connection is removed after the earlier of two periods on one invoice was reconciled, the later period
 // waits. The tenant's next connection reconciles the later period, and carries the units that the invoice does not
 // bill.
-func TestOfTwoPeriodsInOneInvoiceTheNextConnectionComparesTheLater(t *testing.T) {
+func TestNextConnectionReconcilesLaterOfTwoInvoicedPeriods(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	later := closedAt(february, "5", "500")
@@ -182,7 +182,7 @@ func TestOfTwoPeriodsInOneInvoiceTheNextConnectionComparesTheLater(t *testing.T)
 }
 
 // An operator's decision on a reconciliation holds until the final invoices bill another number of units.
-func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
+func TestDecisionHoldsUntilInvoicesBillOtherUnits(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	f.Stored[0].Closed[0].Reconciled = &billing.Reconciliation{
@@ -196,7 +196,7 @@ func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 
 // A rebill after one of two invoices was voided bills the units of the void invoice, and not those of the valid one. A
 // later invoice that replaces the void one takes the rebilled units back.
-func TestARebillBillsOnlyTheVoidPart(t *testing.T) {
+func TestRebillBillsOnlyUnitsOfVoidInvoice(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
 	f.Invoices = []billing.Invoice{void(threshold("6")), renewal("4")}
@@ -211,7 +211,7 @@ func TestARebillBillsOnlyTheVoidPart(t *testing.T) {
 }
 
 // A report of unknown outcome has arrived if valid invoices bill it, even if another invoice of the period is void.
-func TestAValidInvoiceShowsThatAReportArrivedBesideAVoidOne(t *testing.T) {
+func TestValidInvoiceResolvesReportDespiteVoidInvoice(t *testing.T) {
 	t.Parallel()
 	f := closedWith("7")
 	r := &f.Reported[0]
@@ -224,7 +224,7 @@ func TestAValidInvoiceShowsThatAReportArrivedBesideAVoidOne(t *testing.T) {
 
 // A plan that withdraws a statement that was never sent to a previous receiver also reconciles the period. The plan
 // already treats the base price as billed by the invoice.
-func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
+func TestWithdrawnStatementDoesNotDelayReconciliation(t *testing.T) {
 	t.Parallel()
 	f := closedWith("0")
 	f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge, f.Stored[0].Closed[0].Scale = metering.Decimal{}, metering.Whole(10), nil
@@ -242,7 +242,7 @@ func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
 
 // A report of unknown outcome is not resumed after its period is complete: an operator has to find out whether the
 // report arrived. Here the subscription ended without an invoice for the usage.
-func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
+func TestPlanThatCompletesPeriodDoesNotResumeUnknownReport(t *testing.T) {
 	t.Parallel()
 	f := closedWith("3")
 	f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: january.Start.AddDate(0, 0, 20), End: january.End}}
@@ -260,7 +260,7 @@ func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
 
 // The end of a subscription shows that its usage is unbilled, unless the period now lies in another subscription at
 // the same connection, or at an unknown one (0).
-func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
+func TestSubscriptionEndCountsDespiteOtherConnectionsSubscription(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[metering.ConnectionID]string{
 		0:      "open; carried 0",
@@ -276,7 +276,7 @@ func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
 
 // If two subscriptions have the same period, each bills its own meters. An invoice of the other subscription that
 // does not name a meter, even a void one, does not affect the meter's reconciliation.
-func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
+func TestOtherSubscriptionsInvoiceWithoutMeterIsIgnored(t *testing.T) {
 	t.Parallel()
 	other := billing.Invoice{ID: "in_2", Connection: first, Customer: "cus_1", Subscription: "sub_2", Period: january, Renewal: true}
 	for name, c := range map[string]struct {
@@ -332,7 +332,7 @@ func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
 // Usage from before a meter moved to another subscription is reconciled with the previous subscription's invoice,
 // even if none of it was reported. The new subscription's invoice bills only usage since the move, even if the
 // previous one is void.
-func TestWhatWasUsedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
+func TestUsageBeforeMeterMoveIsComparedWithPreviousInvoice(t *testing.T) {
 	t.Parallel()
 	moves := january.Start.AddDate(0, 0, 14)
 	since := metering.Range{Start: moves, End: february.Start.AddDate(0, 0, 14)}
@@ -376,8 +376,9 @@ func without(i billing.Invoice) billing.Invoice {
 	return i
 }
 
-// If a receiver of statements replaces a provider that has all units of a closed period, the receiver needs no statement
-// of the period. The period is still reconciled with the provider's final invoice, which can bill other units too.
+// If a receiver of statements replaces a provider that has all units of a closed period, the receiver needs no
+// statement of the period. The period is still reconciled with the provider's final invoice, which can bill other units
+// too.
 func TestAPeriodThatNeedsNoStatementIsReconciled(t *testing.T) {
 	t.Parallel()
 	for billed, want := range map[string]string{
@@ -397,7 +398,7 @@ func TestAPeriodThatNeedsNoStatementIsReconciled(t *testing.T) {
 }
 
 // Negative usage is invoiced as 0 units. The difference in units is carried, and costs nothing.
-func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
+func TestNegativeUsageIsReconciledAsZeroUnits(t *testing.T) {
 	t.Parallel()
 	f := closedWith("-3")
 	f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge = metering.Whole(-3), metering.Decimal{}
@@ -407,7 +408,7 @@ func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 
 // Units that were reported to another connection are treated as billed there, in addition to the invoiced units.
 // Reports of late usage and of other meters are not included.
-func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
+func TestReconciliationAddsUnitsBilledByOtherConnection(t *testing.T) {
 	t.Parallel()
 	there, another := counted(january, "4"), stated(second, january, "3", "300")
 	there.Connection, another.MeterID = second, 2
@@ -424,7 +425,7 @@ func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
 
 // A closed line that a provider bills is reconciled after all of its reports to the current connection are on final
 // invoices, and every report to another connection has a known outcome.
-func TestWhenNothingIsComparedYet(t *testing.T) {
+func TestReconciliationWaitsForInvoicesAndReportOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
@@ -472,7 +473,7 @@ func onlyElsewhere(f *billing.Facts) {
 
 // If a subscription has ended and no invoice follows, its periods are marked Invoiced, so that nothing more is
 // reported.
-func TestTheInvoicesOfASubscriptionThatHasEndedAreFinal(t *testing.T) {
+func TestPeriodOfEndedSubscriptionIsMarkedInvoiced(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		invoice billing.Invoice
@@ -491,7 +492,7 @@ func TestTheInvoicesOfASubscriptionThatHasEndedAreFinal(t *testing.T) {
 
 // A final invoice shows the outcome of a report, unless a worker holds the report's lease. The worker then gets the
 // outcome from the provider's answer.
-func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
+func TestInvoiceResolvesReportThatNoWorkerIsSending(t *testing.T) {
 	t.Parallel()
 	for lease, want := range map[time.Duration]int{-time.Microsecond: 1, 0: 1, time.Microsecond: 0} {
 		f := closedWith("4")
@@ -508,7 +509,7 @@ func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
 
 // A reconciliation is disputed if the units agree and the amount differs from the provider's own price for them. An
 // operator has to check it, and no amount is carried.
-func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
+func TestAmountThatDiffersFromProviderPriceIsDisputed(t *testing.T) {
 	t.Parallel()
 	price := &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
 	right := metering.Decimal{}
@@ -575,7 +576,7 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 
 // A reported decrease is treated as arrived only as far as the invoice shows it. After reports of 10 and -13 units,
 // an invoice of 4 units shows a decrease of 6.
-func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
+func TestDecreaseCountsOnlyAsFarAsInvoiceShowsIt(t *testing.T) {
 	t.Parallel()
 	decrease := counted(january, "-13")
 	decrease.Period, decrease.Window.Start, decrease.Number = february.Start, january.Start.AddDate(0, 0, 20), 2
@@ -590,7 +591,7 @@ func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 
 // A planned report was never sent, so the invoiced units beyond the accepted ones belong to the report that was sent.
 // This holds in any order of the two reports, and if both have the same units.
-func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
+func TestUnsentReportIsNotMatchedWithInvoicedUnits(t *testing.T) {
 	t.Parallel()
 	for units, neverFirst := range map[int64]bool{1: true, 2: false, 10: false} {
 		f := closedWith("0")
@@ -612,7 +613,7 @@ func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
 
 // A report of unknown outcome is not resumed after final invoices show the billed units of its series, even if its
 // period is not complete. An operator has to find out whether the report arrived.
-func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
+func TestUnknownReportIsNotResumedAfterSeriesIsInvoiced(t *testing.T) {
 	t.Parallel()
 	f := closedWith("3")
 	f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: january, Connection: second}
@@ -634,7 +635,7 @@ func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
 //   - Invoices show some of the reported units, and another invoice may show the rest.
 //   - Invoices show some of the reported units, and the tenant has no connection.
 //   - The connection is in another mode (test or live) than a billed closed line.
-func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
+func TestPartlyKnownListsPeriodsWithInvoicesToReadAgain(t *testing.T) {
 	t.Parallel()
 	rest := func(r billing.Reported) func(*billing.Facts) {
 		return func(f *billing.Facts) {

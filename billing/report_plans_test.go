@@ -13,7 +13,7 @@ import (
 
 // A plan that withdraws a report that was never sent to a previous connection also ends the report's period early,
 // where the new subscription's period begins. A report that may have arrived keeps the end of its period.
-func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
+func TestWithdrawnReportDoesNotExtendPeriod(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
 	month := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
@@ -49,7 +49,7 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 
 // If the units of a closed period differ from the reported units, the oldest open period bills the difference.
 // The plan clears that period's watermark, which marks it as not fully reported.
-func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
+func TestClosingWithUnreportedUnitsClearsOpenPeriodsWatermark(t *testing.T) {
 	t.Parallel()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 	february := span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
@@ -78,7 +78,7 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 
 // A closed period is charged at the provider's price that was recorded while the period ran, even if the item changed
 // since. If the provider's price is unknown, Odometer's price is charged.
-func TestWhosePriceAPeriodClosesAt(t *testing.T) {
+func TestPeriodClosesAtRecordedProviderPrice(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
 	for name, c := range map[string]struct {

@@ -24,7 +24,7 @@ func restored() billing.Facts {
 	return f
 }
 
-func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
+func TestAddedUpTotalsAreReadAfterRestore(t *testing.T) {
 	t.Parallel()
 	places := []billing.AddedUp{{MeterID: 1, Series: counted(january, "4").Series}}
 	subscribedAt := func(c metering.ConnectionID) func(*billing.Facts) { // January lies in a previous subscription at c
@@ -59,7 +59,7 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 
 // If the provider's total exceeds the ledger's, Odometer reported the difference after the backup was made. Lost
 // returns the difference as one report.
-func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
+func TestLostReturnsUnitsSinceBackupAsOneReport(t *testing.T) {
 	t.Parallel()
 	f := restored()
 	at := billing.NewBooks(f).AddedUp()[0]
@@ -85,7 +85,7 @@ func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 
 // For each meter, closed period and target period, LostCharges returns one report of the charges that the ledger
 // lacks. The line's amount includes the charges that the ledger has.
-func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
+func TestLostChargesReturnsOneReportPerMeterAndTargetPeriod(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
 	f.Stored = append(f.Stored, subscribed(march))
@@ -126,7 +126,7 @@ func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
 
 // A statement from before a restore is the last one that its receiver has, if the period was closed before the
 // restore. Otherwise the period is stated once more.
-func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
+func TestStatementOfPeriodClosedBeforeRestoreIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for restored, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Second: 0} {
 		f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -211,9 +211,9 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	}
 }
 
-// A period that was closed before a restore is also stated once more if its only statement was outstanding in the backup,
-// and is rejected now.
-func TestAClosedPeriodWithOnlyARejectedStatementIsStatedOnceMoreAfterARestore(t *testing.T) {
+// A period that was closed before a restore is also stated once more if its only statement was outstanding in the
+// backup, and is rejected now.
+func TestPeriodWithOnlyRejectedStatementIsStatedAgainAfterRestore(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
 	closed.Closed[0].Scale = new(int32)
@@ -254,7 +254,7 @@ func TestNoPeriodClosesUntilTheGraceAfterARestoreIsOver(t *testing.T) {
 
 // An open report from before a restore may be included in the provider's total. The report is not resumed until the
 // total is read, unless the report's series overwrites the quantity.
-func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
+func TestReportOpenAtRestoreIsNotResumedBeforeTotalIsRead(t *testing.T) {
 	t.Parallel()
 	f := restored()
 	of := []uuid.UUID{{7}}
@@ -274,7 +274,7 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 
 // After a restore, a series that overwrites a quantity (Replaces, Latest) is reported again, which corrects the
 // provider's quantity. A series that adds up (Adds) is not reported again.
-func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
+func TestOverwritingSeriesIsReportedAgainAfterRestore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		counting billing.Counting
@@ -292,7 +292,7 @@ func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
 
 // Forgotten returns the open reports to each target with a total that was read, because the total includes any report
 // that arrived. Reports to other targets stay open.
-func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
+func TestForgottenReturnsOpenReportsOfTargetsThatWereRead(t *testing.T) {
 	t.Parallel()
 	f := restored()
 	there, former := uuid.UUID{1}, uuid.UUID{2}
@@ -321,7 +321,7 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 // After a restore, 4 units are accepted and a report of 6 more has an unknown outcome. The final invoice does not
 // show the outcome, because it bills neither 4 nor 10 units. After the report is forgotten, Lost finds the units that
 // arrived beyond 4. The tenant's next connection does not bill the invoiced units again.
-func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T) {
+func TestLostFindsInvoicedUnitsOfForgottenReport(t *testing.T) {
 	t.Parallel()
 	for there, want := range map[string]string{"6": "2", "5": "1", "3": "", "0": ""} {
 		f := restored()
@@ -347,9 +347,9 @@ func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T)
 	}
 }
 
-// ReportsWithoutLine returns the open reports that set invoice lines, except reports that a line names. A line names the
-// last report that set it.
-func TestALineThatNamesAnotherReportDecidesAnOpenOne(t *testing.T) {
+// ReportsWithoutLine returns the open reports that set invoice lines, except reports that a line names. A line names
+// the last report that set it.
+func TestReportsWithoutLineExcludesReportsNamedByLine(t *testing.T) {
 	t.Parallel()
 	f := restored()
 	f.Reported = nil

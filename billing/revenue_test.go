@@ -10,7 +10,7 @@ import (
 )
 
 // RevenueMonth assigns a period to the month that contains the period's last instant.
-func TestTheMonthOfARevenue(t *testing.T) {
+func TestRevenueMonthIsMonthOfPeriodsLastInstant(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ timezone, end, month string }{
 		{"UTC", "2026-02-01T00:00:00Z", "2026-01-01T00:00:00Z"},
@@ -25,7 +25,7 @@ func TestTheMonthOfARevenue(t *testing.T) {
 }
 
 // EndsByReports reports whether the last stored period would end sooner if none of it had been reported.
-func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
+func TestEndsByReportsIfReportsExtendLastPeriod(t *testing.T) {
 	t.Parallel()
 	now := february.Start.AddDate(0, 0, 9)
 	fromNow := metering.Range{Start: now, End: march.End}
@@ -47,7 +47,7 @@ func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
 
 // OpenCharges returns the charges of an open period for meters with a price. The provider's price takes precedence
 // over Odometer's.
-func TestTheChargesOfAnOpenPeriod(t *testing.T) {
+func TestOpenChargesPreferProviderPriceToOdometers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ours   bool

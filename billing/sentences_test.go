@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-func TestEachStepHasASentenceOfItsOwn(t *testing.T) {
+func TestEachBreakdownStepHasUniqueSentence(t *testing.T) {
 	t.Parallel()
 	first := map[string]string{}
 	for _, name := range billing.StepNames() {
@@ -20,7 +20,7 @@ func TestEachStepHasASentenceOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheSentenceOfAStep(t *testing.T) {
+func TestSentenceDescribesBreakdownStep(t *testing.T) {
 	t.Parallel()
 	digits, closed := []int32{0, 1, 6}, january
 	for want, step := range map[string]billing.Step{
@@ -40,7 +40,7 @@ func TestTheSentenceOfAStep(t *testing.T) {
 	}
 }
 
-func TestWhichStepsAreCounted(t *testing.T) {
+func TestCountedReportsStepsComputedFromEvents(t *testing.T) {
 	t.Parallel()
 	for _, name := range billing.StepNames() {
 		counted := slices.Contains([]string{

@@ -22,13 +22,13 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-//go:generate go test -run TestStatementVectors -update
+//go:generate go test -run TestStatementVectorsAreCurrent -update
 
 const statementVectors = "../client/testdata/statements.jsonl"
 
-// TestStatementVectors checks that the stored statements, which the tests of the three clients verify, equal the
-// statements that the current code creates.
-func TestStatementVectors(t *testing.T) {
+// TestStatementVectorsAreCurrent checks that the stored statements, which the tests of the three clients verify, equal
+// the statements that the current code creates.
+func TestStatementVectorsAreCurrent(t *testing.T) {
 	t.Parallel()
 	var statements bytes.Buffer
 	seen := make(map[string]int)
@@ -67,9 +67,9 @@ var verifiers = [][]string{
 	{"python/src/odometer_client/statements.py", "python/src/odometer_client/statement_forms.py"},
 }
 
-// TestEachClientKnowsEachStep checks that each client lists every step of a statement, because an unknown step fails a
-// client's verification of a statement.
-func TestEachClientKnowsEachStep(t *testing.T) {
+// TestEachClientListsEachBreakdownStep checks that each client lists every step of a statement, because an unknown step
+// fails a client's verification of a statement.
+func TestEachClientListsEachBreakdownStep(t *testing.T) {
 	t.Parallel()
 	for _, files := range verifiers {
 		text := verifierText(t, files)

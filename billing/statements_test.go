@@ -11,7 +11,7 @@ import (
 
 // The statement line of a meter without a price has the currency that the other meters' prices have in common, else
 // the tenant's currency.
-func TestAStatementsCurrencyAndWorking(t *testing.T) {
+func TestStatementLineHasCommonCurrencyAndBreakdown(t *testing.T) {
 	t.Parallel()
 	month := billing.Period{Range: span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")}
 	meter := func(id metering.MeterID) metering.Meter {
@@ -39,7 +39,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 	require.Equal(t, "USD", billing.NewBooks(facts).StatementOf(month).Lines[2].Currency)
 }
 
-func TestTheStateOfAPeriod(t *testing.T) {
+func TestStatementShowsPeriodAsOpenInGraceOrClosed(t *testing.T) {
 	t.Parallel()
 	for now, want := range map[string]billing.PeriodState{
 		"2026-01-31T23:59:59.999999Z": billing.PeriodOpen, "2026-02-01T00:00:00Z": billing.PeriodInGrace, "2026-06-01T00:00:00Z": billing.PeriodInGrace,
@@ -53,7 +53,7 @@ func TestTheStateOfAPeriod(t *testing.T) {
 
 // The statement of a closed period keeps the adjustments that were reported while it was the target period. The
 // amounts of two connections are added up.
-func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
+func TestClosedPeriodKeepsAdjustmentsThatItBilled(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(second, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "3", "300"), billing.Period{Range: march}))
 	f = withLate(f, january, "18", "8")
@@ -76,7 +76,7 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 }
 
 // An adjustment with a currency that differs from the meter's line has a separate total.
-func TestTotalsAreByCurrency(t *testing.T) {
+func TestStatementHasOneTotalPerCurrency(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f = withLate(f, january, "17", "7")

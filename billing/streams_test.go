@@ -11,7 +11,7 @@ import (
 )
 
 // If the customer's subscription changes or ends, the open period can end sooner and never later.
-func TestWhereTheOpenPeriodEnds(t *testing.T) {
+func TestSubscriptionChangeCanOnlyShortenOpenPeriod(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	now := day(20)
@@ -73,7 +73,7 @@ func TestWhereTheOpenPeriodEnds(t *testing.T) {
 
 // FollowSubscription returns periods without gaps: calendar months, cut where the subscription's period begins, and
 // then that period.
-func TestThePeriodsOfASubscription(t *testing.T) {
+func TestFollowSubscriptionReturnsPeriodsWithoutGaps(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
@@ -98,7 +98,7 @@ func TestThePeriodsOfASubscription(t *testing.T) {
 
 // The first period of a customer is the subscription's period if the customer was created in it, unless an operator
 // set BillingStartsAt.
-func TestTheFirstPeriodOfASubscriber(t *testing.T) {
+func TestFirstPeriodIsSubscriptionPeriodIfCustomerCreatedInIt(t *testing.T) {
 	t.Parallel()
 	current := metering.Range{Start: january.Start.AddDate(0, 0, 1), End: january.End}
 	f := atMeters(current, knownOf(january.Start.AddDate(0, 0, 5)))
@@ -115,7 +115,7 @@ func TestTheFirstPeriodOfASubscriber(t *testing.T) {
 // A subscription or an operator decides the start of the first period at once. Otherwise the customer's early events
 // decide it at HeadOpenUntil: the start of the month in which the customer was created, plus the grace and the maximum
 // delay of ingest.
-func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
+func TestFirstPeriodStartIsSetBySubscriptionOperatorOrEvents(t *testing.T) {
 	t.Parallel()
 	decided := january.Start.Add(grace + metering.MaxIngestDelay)
 	early := []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
@@ -146,7 +146,7 @@ func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 }
 
 // An open period is assigned to the current subscription if it overlaps the subscription's period.
-func TestTheSubscriptionOfAPeriod(t *testing.T) {
+func TestOpenPeriodIsAssignedToOverlappingSubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
@@ -187,7 +187,7 @@ func TestTheSubscriptionOfAPeriod(t *testing.T) {
 	require.True(t, billing.Periods(f)[0].Subscription.Invoiced, "it is the same one")
 }
 
-func TestThePeriodOfAMessage(t *testing.T) {
+func TestMessagePeriodFromReturnsPeriodByStart(t *testing.T) {
 	t.Parallel()
 	m := billing.Message{Periods: []metering.Range{january, february}}
 	require.Equal(t, february, m.PeriodFrom(february.Start))
@@ -210,7 +210,7 @@ func TestPlanAt(t *testing.T) {
 
 // If the customer has a subscription, early events do not move the start of the first period, even if the customer
 // was created before the subscription's period.
-func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
+func TestEarlyEventsDoNotMoveFirstPeriodOfSubscriber(t *testing.T) {
 	t.Parallel()
 	decided := january.Start.Add(grace + metering.MaxIngestDelay)
 	f := atMeters(february, knownOf(february.Start, billing.Period{Range: january}))
@@ -223,7 +223,7 @@ func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
 
 // An event that was received just before the end of the grace can be stored after it. The plan at the end of the grace
 // does not know the event yet.
-func TestAnEventThatIsReceivedInTheGraceMovesTheFirstPeriodHoweverLateItIsStored(t *testing.T) {
+func TestEventReceivedInGraceButStoredLaterMovesFirstPeriod(t *testing.T) {
 	t.Parallel()
 	end := january.Start.Add(grace)
 	f := knownOf(end)
@@ -236,7 +236,7 @@ func TestAnEventThatIsReceivedInTheGraceMovesTheFirstPeriodHoweverLateItIsStored
 	require.Equal(t, january.Start.AddDate(0, -1, 0), billing.NewBooks(f).Plan().Periods[0].Start)
 }
 
-func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
+func TestDecidedFirstPeriodStartIsNotReopened(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.Start.AddDate(0, 0, 2), billing.Period{Range: january})
 	require.Nil(t, billing.NewBooks(f).Plan().HeadOpenUntil)
@@ -265,7 +265,7 @@ func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []b
 
 // A change of the customer's prices starts with the next period of the meter's billing schedule, or with the current
 // period if the customer was created in it. A plan starts with the earliest of these periods.
-func TestTheDefaultStartOfAChangedPrice(t *testing.T) {
+func TestChangedPriceStartsWithNextPeriodByDefault(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	second := metering.Range{Start: day(10), End: day(25)}
@@ -293,7 +293,7 @@ func TestTheDefaultStartOfAChangedPrice(t *testing.T) {
 
 // A meter moves to the billing schedule of its subscription when the subscription's period begins. Closed and
 // reported usage stays in the previous schedule.
-func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
+func TestMeterMovesToOtherScheduleAtSubscriptionPeriodStart(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	second, closing, early := metering.Range{Start: day(10), End: day(50)}, day(36), day(15)
@@ -332,7 +332,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 
 // After a meter moves to another billing schedule, each instant of its usage lies in the periods of exactly one
 // schedule.
-func TestNoUsageFallsBetweenStreams(t *testing.T) {
+func TestEachInstantOfUsageBelongsToOneSchedule(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	streams := twoStreams(metering.Range{Start: day(10), End: day(50)}, day(37), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
@@ -353,7 +353,7 @@ func TestNoUsageFallsBetweenStreams(t *testing.T) {
 }
 
 // A billing schedule begins at its earliest Feed, of any meter. Feeds of other schedules have no effect.
-func TestWhenAStreamBegins(t *testing.T) {
+func TestBillingScheduleBeginsAtItsEarliestFeed(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	feeds := []billing.Feed{{MeterID: 2, Stream: 1, From: day(5)}, {MeterID: 1, Stream: 1, From: day(12)}, {MeterID: 2, Stream: 2, From: day(20)}}
@@ -364,7 +364,7 @@ func TestWhenAStreamBegins(t *testing.T) {
 
 // A meter joins an existing billing schedule when the period of its subscription begins, and not before the
 // schedule begins. Periods of the schedule that are closed, or that the meter fed before, are skipped.
-func TestWhenAMeterJoinsAStream(t *testing.T) {
+func TestMeterJoinsScheduleAtSubscriptionPeriodStart(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
@@ -394,7 +394,7 @@ func TestWhenAMeterJoinsAStream(t *testing.T) {
 
 // After the subscription of a billing schedule has ended, its meter moves to a schedule that reports the meter. A new
 // subscription with the same meter takes over the schedule instead.
-func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
+func TestMeterLeavesScheduleOfEndedSubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	feed := billing.Feed{MeterID: 2, Stream: 1, From: day(10)}
@@ -436,7 +436,7 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 }
 
 // The late usage of a billing schedule is stated, even if no meter feeds the schedule any more.
-func TestLateUsageOfAStreamThatNoMeterFeedsIsStated(t *testing.T) {
+func TestLateUsageOfScheduleWithoutMetersIsStated(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = withLate(atBasic(f), january, "1100", "1000")

@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTermsAreNamedByWhatTheySay checks the JSON form of terms and its hash. Stored terms keep this form for ever, so
+// TestTermsHaveStableJSONAndHash checks the JSON form of terms and its hash. Stored terms keep this form for ever, so
 // a changed form needs a new schema number.
-func TestTermsAreNamedByWhatTheySay(t *testing.T) {
+func TestTermsHaveStableJSONAndHash(t *testing.T) {
 	t.Parallel()
 	terms := billing.Terms{BasePrice: metering.MustDecimal("20.00"), IncludedUnits: metering.Whole(1000), OverageRate: metering.MustDecimal("0.020"), Currency: "USD"}
 	const kept = `{"schema":1,"base_price":20,"included_units":1000,"overage_rate":0.02,"currency":"USD"}`
@@ -54,7 +54,7 @@ func TestTermsAreNamedByWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestADescriptionIsShort(t *testing.T) {
+func TestTermsStringAbbreviatesLongLists(t *testing.T) {
 	t.Parallel()
 	var tiers []billing.Tier
 	for n := range billing.MaxTiers {

@@ -11,7 +11,7 @@ import (
 
 // Usage that no price by dimension matches is unrated if a price by dimension charges the meter. No such price
 // charges a meter if the period bills quantities or is a trial, or during a backfill.
-func TestUsageThatNoPriceByDimensionCharges(t *testing.T) {
+func TestUsageThatNoPriceByDimensionMatchesIsUnrated(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		otherwise string

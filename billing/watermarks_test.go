@@ -12,7 +12,7 @@ import (
 
 // A plan that reports an open period in full gives the period a watermark with the number of events counted so far.
 // The watermark holds once the reports are accepted. If the plan leaves something unreported, the watermark is empty.
-func TestWhatAProviderKnows(t *testing.T) {
+func TestFullyReportedPeriodGetsWatermark(t *testing.T) {
 	t.Parallel()
 	before := billing.Watermark{Events: 1, Configuration: "before"}
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestWhatAProviderKnows(t *testing.T) {
 
 // A receiver gets one statement at a time. A plan sets the watermark of that statement's period, and none of later
 // periods before the statement is accepted.
-func TestWhatAReceiverKnows(t *testing.T) {
+func TestStatementSetsWatermarkOfItsPeriodOnly(t *testing.T) {
 	t.Parallel()
 	f := withStatementReceiver(first, knownOf(february.Start.AddDate(0, 0, 1), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10")}

@@ -25,7 +25,7 @@ func usedAt(period metering.Range, start time.Time, total string) billing.HourUs
 
 // The windows are days or hours of UTC. A window's quantity is the usage of the hours that begin in it. The last window
 // also has the usage between its end and the end of the period.
-func TestTheWindowsOfAPeriod(t *testing.T) {
+func TestPeriodIsReportedInDailyOrHourlyWindows(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 
 // The quantities and the charges of the windows add up to those of the period. Only windows that changed are reported
 // again.
-func TestWindowsAddUp(t *testing.T) {
+func TestWindowQuantitiesAddUpToPeriod(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
 	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
@@ -139,7 +139,7 @@ func TestWindowsAddUp(t *testing.T) {
 }
 
 // The base price is charged with the first units, and taken back when the period's quantity returns to zero.
-func TestWhatWindowsAreCharged(t *testing.T) {
+func TestBasePriceIsChargedWithFirstUnitsOfWindows(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
 	for name, c := range map[string]struct{ used, quantities, amounts []string }{
@@ -171,7 +171,7 @@ func TestWhatWindowsAreCharged(t *testing.T) {
 
 // Units that were reported to another destination are not reported in windows again, and their amount is not charged
 // again.
-func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
+func TestWindowsExcludeUnitsReportedToOtherDestination(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 2)}
 	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
@@ -190,7 +190,7 @@ func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 
 // Usage in a window that has not begun is reported after the window begins. Until then, ReplanAt is at most one hour
 // ahead.
-func TestWindowsAheadAreWaitedFor(t *testing.T) {
+func TestUsageOfFutureWindowIsReportedAfterWindowBegins(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
 	f := byWindow(metering.Hour, knownOf(period.Start.Add(90*time.Minute), subscribed(period)), period)
@@ -213,7 +213,7 @@ func TestWindowedMeters(t *testing.T) {
 
 // A period that was shortened has fewer windows. The removed windows are set to zero, because their usage is now in
 // the last window.
-func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
+func TestRemovedWindowsOfShortenedPeriodAreSetToZero(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
 	period := metering.Range{Start: at("01T00:00:00"), End: at("02T08:00:00")}
@@ -237,8 +237,9 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	require.False(t, plan.More)
 }
 
-// While a window has a surplus, other windows are raised only as far as the provider has at most the usage of the period
-// in total. It would have more while the window with the surplus is being lowered, or for ever if it refuses that.
+// While a window has a surplus, other windows are raised only as far as the provider has at most the usage of the
+// period in total. It would have more while the window with the surplus is being lowered, or for ever if it refuses
+// that.
 func TestAWindowIsLoweredBeforeAnotherIsRaised(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -285,7 +286,7 @@ func TestAWindowIsLoweredBeforeAnotherIsRaised(t *testing.T) {
 
 // No other window of a meter is reported while an outstanding report may have set a window above the window's usage.
 // The excess is usage that another window has now.
-func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
+func TestOutstandingExcessInWindowDefersOtherWindows(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
 	first := metering.Range{Start: at("01T00:00:00"), End: at("02T00:00:00")}
@@ -318,7 +319,7 @@ func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 
 // A closed period is reported by windows only while the hours' usage adds up to the usage that the period closed
 // with.
-func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
+func TestClosedPeriodUsesWindowsOnlyIfHoursMatchItsUsage(t *testing.T) {
 	t.Parallel()
 	for hour, want := range map[string]int{"10": 1, "9": 0} {
 		f := byWindow(metering.Day, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)), february)
@@ -334,7 +335,7 @@ func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 
 // If no window of the provider ends in a period, the period's invoice cannot bill its usage. The next period bills
 // the usage.
-func TestAPeriodThatNoWindowEndsInIsCharged(t *testing.T) {
+func TestPeriodInWhichNoWindowEndsIsNotReported(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start.Add(8 * time.Hour), End: january.Start.Add(20 * time.Hour)}
 	for window, want := range map[metering.Granularity]billing.ExclusionCode{metering.Day: billing.ExcludedNoWindow, metering.Hour: ""} {

@@ -225,7 +225,7 @@ func check(t testing.TB, q *client.Quotas, amount json.Number) client.CheckResul
 	return result
 }
 
-func TestQuotasNeedADecisionAndABound(t *testing.T) {
+func TestNewQuotasRequiresOnErrorAndMaxStaleness(t *testing.T) {
 	t.Parallel()
 	if _, err := client.NewQuotas(nil, "", 0, client.QuotasOptions{}); err == nil || !strings.Contains(err.Error(), "onError must be") {
 		t.Fatalf("without onError: %v", err)
@@ -235,7 +235,7 @@ func TestQuotasNeedADecisionAndABound(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 	t.Parallel()
 
 	t.Run("AsksEachTimeWithoutACache", func(t *testing.T) {

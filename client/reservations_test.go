@@ -13,7 +13,7 @@ import (
 
 var errWork = errors.New("the model failed")
 
-func TestReserve(t *testing.T) {
+func TestReserveSettlesOrReleasesReservation(t *testing.T) {
 	t.Parallel()
 
 	t.Run("SettlesWithTheEventsOfTheWork", func(t *testing.T) {

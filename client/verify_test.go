@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write testdata/statements.json")
 
 // vectorResult is the result that each client must have for the statement on the same line of
-// testdata/statements.jsonl. TestStatementVectors of ../billing writes that file.
+// testdata/statements.jsonl. TestStatementVectorsAreCurrent of ../billing writes that file.
 type vectorResult struct {
 	Unnoticed []string      `json:"unnoticed"`         // numbers that can change without changing a recomputed amount
 	Removable []string      `json:"removable"`         // steps without parts that can be removed
@@ -292,7 +292,7 @@ func refusals(t *testing.T, body string) (all []wrongVector) {
 	return all
 }
 
-func TestVerifyStatementRefusesOtherTexts(t *testing.T) {
+func TestVerifyStatementRefusesMalformedStatements(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "[]", `{"type":"usage.statement","data":{"meters":[{"steps":[{"name":"tier_units","amount":1,"unit":"units"}]}]}}`} {
 		if err := client.VerifyStatement([]byte(body)); err == nil {

@@ -309,10 +309,10 @@ func lastOf(steps []billing.Step, names ...string) billing.Step {
 	return billing.Step{}
 }
 
-// TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit compares the preview, the statement, the
+// TestPropertyPreviewStatementBreakdownAndReportsAgreeToTheDigit compares the preview, the statement, the
 // breakdown and the reports of the same instant after random events, price changes, provider changes and
 // closings.
-func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) {
+func TestPropertyPreviewStatementBreakdownAndReportsAgreeToTheDigit(t *testing.T) {
 	t.Parallel()
 	connections := []string{"https://1.example.com/", "https://2.example.com/", "acct_1"}
 	histories.Check(t, func(rt *rapid.T) {
@@ -329,9 +329,9 @@ func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) 
 	})
 }
 
-// TestPreviewStatementWorkingAndReportsAgreeOfEachKind plays a fixed history that includes each kind of comparison in
-// the list below. Random histories may miss some of them.
-func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
+// TestPreviewStatementBreakdownAndReportsAgreeInEachComparison plays a fixed history that includes each kind of
+// comparison in the list below. Random histories may miss some of them.
+func TestPreviewStatementBreakdownAndReportsAgreeInEachComparison(t *testing.T) {
 	t.Parallel()
 	b := newBill(t)
 	b.price("10", "100", "0.005")
@@ -371,9 +371,9 @@ func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfAClosedPeriodHaveOneOrder checks that the order of the lines does not depend on the
+// TestLinesOfClosedPeriodHaveFixedOrder checks that the order of the lines does not depend on the
 // order in which PostgreSQL finds their rows.
-func TestTheLinesOfAClosedPeriodHaveOneOrder(t *testing.T) {
+func TestLinesOfClosedPeriodHaveFixedOrder(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	w.use(w.month, 1)

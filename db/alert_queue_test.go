@@ -38,8 +38,8 @@ func (w *watcher) firedFor() (customers []string) {
 	return customers
 }
 
-// insertInvalidBillingLink stores a billing link with invalid destinations. Until the link is deleted, the evaluation of the biller's
-// customer fails.
+// insertInvalidBillingLink stores a billing link with invalid destinations. Until the link is deleted, the evaluation
+// of the biller's customer fails.
 func (w *watcher) insertInvalidBillingLink() {
 	w.Helper()
 	w.exec(`
@@ -47,7 +47,7 @@ func (w *watcher) insertInvalidBillingLink() {
 		values ($1, $2, $3, '', '', '1', $4)`, w.tenant, w.customer.ID, w.connection, w.now)
 }
 
-func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
+func TestFailedEvaluationDoesNotBlockOtherCustomers(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w, second := newWatcherOn(t, store, address), newWatcherOn(t, store, address)
@@ -86,7 +86,7 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 	require.Equal(t, []string{"acme", "b", "c", "d", "e", "f"}, w.firedFor(), "no crossing is lost")
 }
 
-func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
+func TestFailedEvaluationIsRetriedSeparatelyWithBackoff(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)
@@ -134,7 +134,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 	require.Equal(t, 11, failures, "the delay begins with a minute again")
 }
 
-func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
+func TestEventAndTimeEvaluationsDoNotStarveEachOther(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)
@@ -165,7 +165,7 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	require.Contains(t, w.thresholds(), "1:2", "an event was due before the times")
 }
 
-func TestTheQueueOfEvaluationsIsMeasured(t *testing.T) {
+func TestStateReportsSizeAndAgeOfEvaluationQueue(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)
@@ -198,7 +198,7 @@ func (w *watcher) due() (rows int) {
 	return rows
 }
 
-func TestAChangeForAllCustomersQueuesOneRow(t *testing.T) {
+func TestChangeForAllCustomersQueuesOneEvaluationRow(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	const others = 1_100 // more than one batch
@@ -213,7 +213,7 @@ func TestAChangeForAllCustomersQueuesOneRow(t *testing.T) {
 	require.Zero(t, w.due())
 }
 
-func TestOnlyCustomersOfAlertsAreQueued(t *testing.T) {
+func TestOnlyCustomersWithAlertsOrQuotasAreQueued(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
@@ -253,9 +253,9 @@ func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(
 	return set
 }
 
-// TestAChangeOfAValueQueuesTheCustomer checks that a change queues the customer for evaluation if it can change a value
-// that an alert compares.
-func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
+// TestChangeOfAlertedValueQueuesCustomerForEvaluation checks that a change queues the customer for evaluation if it can
+// change a value that an alert compares.
+func TestChangeOfAlertedValueQueuesCustomerForEvaluation(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*watcher){
 		"AUsageScale": func(w *watcher) {
@@ -301,7 +301,7 @@ func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 	}
 }
 
-func TestAPlanThatBeginsLaterBringsItsAlertsAndQuotas(t *testing.T) {
+func TestAlertsAndQuotasOfFuturePlanApplyFromItsStart(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()
@@ -324,7 +324,7 @@ func TestAPlanThatBeginsLaterBringsItsAlertsAndQuotas(t *testing.T) {
 	require.Len(t, w.exceeded(), 1)
 }
 
-func TestTheStatementsOfAnEvaluationDoNotDependOnTheNumberOfCustomers(t *testing.T) {
+func TestSQLStatementsOfEvaluationDoNotGrowWithCustomers(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()

@@ -161,7 +161,7 @@ func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	require.Len(t, firings, 1, "that of the period that has not ended")
 }
 
-func TestAnAlertAboveItsThresholdFiresAtOnce(t *testing.T) {
+func TestNewAlertFiresIfThresholdIsAlreadyExceeded(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.use("50")
@@ -208,7 +208,7 @@ func TestASpendAlertReadsTheEstimatedCharge(t *testing.T) {
 	require.Equal(t, []string{"5:5", "5:7", "5:6", "7:7"}, w.thresholds(), "the base prices of the next period, without an event")
 }
 
-func TestAnAlertOfOneGroup(t *testing.T) {
+func TestUsageAlertOfGroupCountsOnlyThatGroup(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")
@@ -317,9 +317,9 @@ func TestAnAlertFiresForItsScope(t *testing.T) {
 	require.Equal(t, []string{"acme of acme", "acme of all", "other of pro", "other of all"}, fired(), "an assignment is an event")
 }
 
-// TestAClosingFiresWhatTheEvaluatorHasNotRead checks that a closing fires the thresholds that the period's last event
+// TestClosingFiresThresholdsOfUnevaluatedEvents checks that a closing fires the thresholds that the period's last event
 // reaches, although the evaluator has not read this event.
-func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
+func TestClosingFiresThresholdsOfUnevaluatedEvents(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.created(w.now.AddDate(0, 0, -31))
@@ -339,9 +339,9 @@ func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	require.Len(t, w.triggered(), 2, "usage of a closed period fires nothing")
 }
 
-// TestAClosingReadsAlertsBeforeIngestWaits checks that a closing compares its periods with the alerts
+// TestClosingReadsAlertsBeforeItLocksTenant checks that a closing compares its periods with the alerts
 // before it waits for the tenant's lock.
-func TestAClosingReadsAlertsBeforeIngestWaits(t *testing.T) {
+func TestClosingReadsAlertsBeforeItLocksTenant(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBillerIn(t, 4)
 	b.use("141.75")
@@ -431,7 +431,7 @@ func TestEachCrossingIsNotifiedOnce(t *testing.T) {
 	require.Zero(t, due)
 }
 
-func TestADryRunOfASilenceAlert(t *testing.T) {
+func TestDryRunOfSilenceAlertReturnsPastSilences(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.now = w.now.Truncate(time.Hour)
@@ -451,9 +451,9 @@ func TestADryRunOfASilenceAlert(t *testing.T) {
 	}, silent)
 }
 
-// TestADryRunOfASilenceAlertOfAPlanListsAsManyFiringsAsFit sends an event every two minutes. Nothing fires before the
+// TestDryRunOfSilenceAlertLimitsListedFirings sends an event every two minutes. Nothing fires before the
 // customer has the plan.
-func TestADryRunOfASilenceAlertOfAPlanListsAsManyFiringsAsFit(t *testing.T) {
+func TestDryRunOfSilenceAlertLimitsListedFirings(t *testing.T) {
 	t.Parallel()
 	const before, listed = 100, 10_000
 	w := newWatcher(t)

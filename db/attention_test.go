@@ -84,7 +84,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 	require.Empty(t, items)
 }
 
-func TestAFailedSyncSaysWhichMoneyItIsAbout(t *testing.T) {
+func TestFailedSyncShowsAffectedAmount(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("10", "0", "2")
@@ -105,7 +105,7 @@ func TestAFailedSyncSaysWhichMoneyItIsAbout(t *testing.T) {
 	require.Equal(t, "16 USD", items[0].Amounts[0].Amount.String()+" "+items[0].Amounts[0].Currency)
 }
 
-func TestEachKindNeedsAttention(t *testing.T) {
+func TestAttentionListContainsEachKind(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	hold := b.takenHold(in)

@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTheLogTellsWhatChangedAndNothingElse checks that entries hold the changed fields, no secrets, and
+// TestAuditEntriesContainOnlyChangedFields checks that entries hold the changed fields, no secrets, and
 // personal values only as digests.
-func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
+func TestAuditEntriesContainOnlyChangedFields(t *testing.T) {
 	t.Parallel()
 	store, ctx := dbtest.Open(t), t.Context()
 	tenant := dbtest.Tenant(t, store).ID

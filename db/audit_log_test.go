@@ -37,9 +37,9 @@ func verified(t *testing.T, store *db.DB, tenant metering.TenantID) metering.Aud
 	return head
 }
 
-// TestWritersAtOnceDoNotForkTheChain creates customers of one tenant and records entries of another,
+// TestConcurrentWritersDoNotForkAuditChain creates customers of one tenant and records entries of another,
 // concurrently. Half of the creations conflict and leave no entry.
-func TestWritersAtOnceDoNotForkTheChain(t *testing.T) {
+func TestConcurrentWritersDoNotForkAuditChain(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := chained(t, store, 1)
@@ -63,7 +63,7 @@ func TestWritersAtOnceDoNotForkTheChain(t *testing.T) {
 	require.EqualValues(t, 1+writers*each, verified(t, store, other).Last)
 }
 
-func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
+func TestVerifyFindsChangesOfSuperuserToAuditLog(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		statement string
@@ -115,9 +115,9 @@ func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
 	}
 }
 
-// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted restores an earlier state of the audit log and its head. The restored
+// TestVerifyFindsRestoredAuditLogByRecordedHead restores an earlier state of the audit log and its head. The restored
 // chain is consistent, so only a recorded later head reveals the loss.
-func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
+func TestVerifyFindsRestoredAuditLogByRecordedHead(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	superuser, err := pgx.Connect(t.Context(), address)
@@ -148,7 +148,7 @@ func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
 	require.Equal(t, noted, read)
 }
 
-func TestAnotherSecretVerifiesNothing(t *testing.T) {
+func TestAuditLogDoesNotVerifyWithAnotherSecret(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := chained(t, store, 2)
@@ -166,7 +166,7 @@ func TestAnotherSecretVerifiesNothing(t *testing.T) {
 	verified(t, store, tenant)
 }
 
-func TestTheLogIsFiltered(t *testing.T) {
+func TestAuditLogIsFiltered(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID

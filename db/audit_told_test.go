@@ -18,9 +18,9 @@ var changesNothing = map[string]string{
 	"webhook.redeliver": "a message is sent again as it is: its resource names it",
 }
 
-// TestEveryChangeIsToldBeforeOrAfter parses the calls that write the audit log. Each call that records a
+// TestEveryAuditedChangeHasStateBeforeOrAfter parses the calls that write the audit log. Each call that records a
 // change must pass a state before or after it.
-func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
+func TestEveryAuditedChangeHasStateBeforeOrAfter(t *testing.T) {
 	t.Parallel()
 	asked, told := map[string]bool{}, 0
 	for _, name := range sourceFiles(t) {

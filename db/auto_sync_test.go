@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAScheduleThatWasGivenFormerSettingsLastIsCorrected(t *testing.T) {
+func TestAutoSyncIsAppliedAgainAfterOldSettingsWereApplied(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

@@ -114,9 +114,9 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	})
 }
 
-// TestIngestGoesOnWhileABusyDayIsCounted backfills a busy day hour by hour. While the backfill waits for one hour, the
-// counted hours stay counted, and ingest continues in the other hours.
-func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
+// TestIngestContinuesDuringBackfillOfBusyDay backfills a busy day hour by hour. While the backfill waits for one hour,
+// the counted hours stay counted, and ingest continues in the other hours.
+func TestIngestContinuesDuringBackfillOfBusyDay(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)

@@ -27,7 +27,7 @@ func atOnce(n int, fn func(i int) error) error {
 	return errors.Join(failures...)
 }
 
-func TestACustomerIsMadeOnceHoweverManyEventsNameItFirst(t *testing.T) {
+func TestConcurrentFirstEventsCreateCustomerOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

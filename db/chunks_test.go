@@ -29,7 +29,7 @@ func (k *keeper) send(w *usage.Writer, days int, key string) usage.Outcome {
 	return outcomes[0]
 }
 
-func TestARejectedEventBringsNoChunkBack(t *testing.T) {
+func TestRejectedOldEventDoesNotRecreateDroppedChunk(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
@@ -51,7 +51,7 @@ func TestARejectedEventBringsNoChunkBack(t *testing.T) {
 	require.Equal(t, 1, k.retain(50))
 }
 
-func TestAnEventThatTheEdgeOvertakesMakesNoChunk(t *testing.T) {
+func TestEventRejectedByMovingRetentionEdgeCreatesNoChunk(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)

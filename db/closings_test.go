@@ -94,7 +94,7 @@ func adjustments(t testing.TB, m message) []statedAdjustment {
 	return list
 }
 
-func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
+func TestPeriodClosesBeforeProviderHasAcceptedItsTotal(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -135,9 +135,9 @@ func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 	require.True(t, billed)
 }
 
-// TestClosingLeavesIngestAsMuchTimeAsItTakes checks that a closing waits after its writes for as long as it held the
+// TestClosingWaitsForAsLongAsItLockedTheTenant checks that a closing waits after its writes for as long as it held the
 // tenant's lock. Without this wait, repeated closings would block ingest.
-func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
+func TestClosingWaitsForAsLongAsItLockedTheTenant(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 3} { // planned while ingest waits, and beside ingest
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
@@ -188,9 +188,9 @@ func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
 	require.Equal(t, ledger.Closing{Closed: 1}, <-closed)
 }
 
-// TestWhatComesWhileClosingsArePlannedIsInTheClosing stores an event after a closing was planned and
+// TestEventStoredWhileClosingIsPlannedIsInTheClosing stores an event after a closing was planned and
 // before it is written. The event is counted once, in the closing and not as late usage.
-func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
+func TestEventStoredWhileClosingIsPlannedIsInTheClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBillerIn(t, 8)
 	late := month.Start.AddDate(0, 0, 20)
@@ -221,7 +221,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	require.Zero(t, lateEvents)
 }
 
-func TestWhoClosesNothingWaitsForNobody(t *testing.T) {
+func TestClosePeriodsDoesNotLockTenantIfNoPeriodIsDue(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -236,7 +236,7 @@ func TestWhoClosesNothingWaitsForNobody(t *testing.T) {
 	require.Equal(t, ledger.Closing{}, f, "its grace is not over")
 }
 
-func TestClosingsAtOnceNeedFewConnections(t *testing.T) {
+func TestConcurrentClosingsNeedFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestClosingsAtOnceNeedFewConnections(t *testing.T) {
 	}
 }
 
-func TestAClosedPeriodKeepsWhatItsChargeIsBy(t *testing.T) {
+func TestClosedPeriodStoresTermsAndBreakdownOfItsCharge(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -301,7 +301,7 @@ func TestAClosedPeriodKeepsWhatItsChargeIsBy(t *testing.T) {
 	require.Equal(t, 3, sequences, "two statements and a closing, each with a number of its own in the ledger")
 }
 
-func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
+func TestLateUsageIsAdjustedAtPriceOfClosedPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
@@ -338,7 +338,7 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	require.Equal(t, "0", list[0].Amount.String())
 }
 
-func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
+func TestNextTargetPeriodBillsOnlyLateUsageNotYetBilled(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
@@ -369,7 +369,7 @@ func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	require.Equal(t, "0", list[1].Amount.String())
 }
 
-func TestAnotherAccountDoesNotAdjustAgain(t *testing.T) {
+func TestAdjustmentIsNotRepeatedForAnotherConnection(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("100")
@@ -386,7 +386,7 @@ func TestAnotherAccountDoesNotAdjustAgain(t *testing.T) {
 	require.Equal(t, "0.1", list[0].Amount.String())
 }
 
-func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
+func TestLatePolicyReportDoesNotBillLateUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
@@ -398,7 +398,7 @@ func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
 	require.Empty(t, b.plan(anew).Send)
 }
 
-func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
+func TestLateUsageOfPeriodClosedWithoutProviderIsNotBilled(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update billing_connections set retired_at = validated_at where tenant_id = $1`, b.tenant)
@@ -410,7 +410,7 @@ func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
 	require.Empty(t, adjustments(t, b.accept()), "nothing was billed that could be adjusted")
 }
 
-func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
+func TestPeriodStaysOpenDuringFirstBackfillOfMeter(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", month.Start.AddDate(0, 0, 16), "1", "", "")})
@@ -421,7 +421,7 @@ func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
 	require.Len(t, b.closePeriods().Open, 1)
 }
 
-func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
+func TestLateUsageIsShownBesideUnchangedClosedUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("100")
@@ -440,7 +440,7 @@ func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
 	require.Equal(t, "107", page.Total.String())
 }
 
-func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
+func TestAdjustmentsOfExcludedMeterKeepReportedUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
@@ -462,9 +462,9 @@ func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
 	require.Equal(t, "200", adjustments(t, b.accept())[0].Usage.String())
 }
 
-// TestAnotherAggregationTakesBackNoLateUsage changes the aggregation of a meter after a period closed. The period's
+// TestAggregationChangeKeepsBilledLateUsage changes the aggregation of a meter after a period closed. The period's
 // late usage still uses the previous aggregation, and each late event is billed once.
-func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
+func TestAggregationChangeKeepsBilledLateUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
@@ -492,10 +492,10 @@ func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
 	require.Equal(t, list, adjustments(t, b.accept()), "retention stores the late usage as it was billed")
 }
 
-// TestAnotherDefinitionTakesBackNoLateUsage changes the value property or the filters of a meter after a period closed.
+// TestDefinitionChangeKeepsEarlierLateUsage changes the value property or the filters of a meter after a period closed.
 // Late usage that arrived before the change counts by the previous definition, whether it is booked or not. Only later
 // events count by the new one. The same holds after retention has stored the late usage.
-func TestAnotherDefinitionTakesBackNoLateUsage(t *testing.T) {
+func TestDefinitionChangeKeepsEarlierLateUsage(t *testing.T) {
 	t.Parallel()
 	property, filters := "b", []metering.Filter{{Property: "kind", Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(`"new"`))}}}
 	for name, change := range map[string]catalog.MeterChange{
@@ -541,9 +541,9 @@ func TestAnotherDefinitionTakesBackNoLateUsage(t *testing.T) {
 	}
 }
 
-// TestADefinitionStaysWhileAMeterCountsTheEventsSinceItsArchiving refuses another value property while the events since
-// the archiving are not counted. Late usage since then would otherwise be missing in the difference of both definitions.
-func TestADefinitionStaysWhileAMeterCountsTheEventsSinceItsArchiving(t *testing.T) {
+// TestDefinitionCannotChangeWhileUnarchivedMeterIsBackfilled refuses another value property while the events since the
+// archiving are not counted. Late usage since then would otherwise be missing in the difference of both definitions.
+func TestDefinitionCannotChangeWhileUnarchivedMeterIsBackfilled(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("1000")

@@ -14,10 +14,10 @@ import (
 
 var column = regexp.MustCompile(`^([a-z]+_)*(id|at)$`)
 
-// TestPartsOfStatementsAreGivenColumnsWithTheirTable checks that functions that return a part of a
+// TestFunctionsThatReturnSQLPartsGetQualifiedColumns checks that functions that return a part of a
 // statement are called with qualified columns. In a subquery, a bare column may be the subquery's own:
 // `b.tenant_id = tenant_id` is true for every tenant.
-func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
+func TestFunctionsThatReturnSQLPartsGetQualifiedColumns(t *testing.T) {
 	t.Parallel()
 	fileSet := token.NewFileSet()
 	var files []*ast.File

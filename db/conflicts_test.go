@@ -28,7 +28,7 @@ func conflicts(t testing.TB, store *db.DB, tenant metering.TenantID, page int) (
 	}
 }
 
-func TestAConflictIsStoredAsItWasSentAndOnce(t *testing.T) {
+func TestKeyConflictIsStoredOnceAndUnchanged(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant, other := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
@@ -118,9 +118,9 @@ func TestAtMostTenThousandConflictsOfATenantAreStored(t *testing.T) {
 	require.Equal(t, 10_000, rows)
 }
 
-// TestConflictsAreExactUnderConcurrency lets six writers ingest the same few keys with different
+// TestConcurrentKeyConflictsAreStoredOnce lets six writers ingest the same few keys with different
 // contents. One event of each key is stored, and each other content is stored once as a conflict.
-func TestConflictsAreExactUnderConcurrency(t *testing.T) {
+func TestConcurrentKeyConflictsAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -162,7 +162,7 @@ func TestConflictsAreExactUnderConcurrency(t *testing.T) {
 	requireRollupsEqualARecount(t, conn, tenant)
 }
 
-func TestOldConflictsAreForgotten(t *testing.T) {
+func TestOldKeyConflictsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID

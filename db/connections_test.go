@@ -19,7 +19,7 @@ const (
 	anotherReceiver = "https://other.example.com/"
 )
 
-func TestAProviderReplacesTheOneBefore(t *testing.T) {
+func TestNewProviderReplacesPreviousProvider(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.useProvider(anotherReceiver)
@@ -31,7 +31,7 @@ func TestAProviderReplacesTheOneBefore(t *testing.T) {
 	require.Len(t, b.audited("provider.save"), 2)
 }
 
-func TestANewSecretForTheSameAccountGoesOn(t *testing.T) {
+func TestNewSecretForSameAccountKeepsPlannedReports(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -54,7 +54,7 @@ func (b *biller) moveTo(url string) {
 	b.connection = saved.ID
 }
 
-func TestAReceiverThatMovesToAnotherURLGoesOn(t *testing.T) {
+func TestReceiverThatMovesToAnotherURLKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	connection := b.connection
@@ -85,7 +85,7 @@ func TestAReceiverThatMovesToAnotherURLGoesOn(t *testing.T) {
 	require.Len(t, b.accept().Data.Adjustments, 1, "what was adjusted before stays")
 }
 
-func TestANewReceiverBeginsOnceAndIsReportedTheRest(t *testing.T) {
+func TestNewReceiverIsCreatedOnceAndGetsUnbilledUsage(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	begin := func(url string) metering.ConnectionID {
@@ -168,7 +168,7 @@ func TestAPeriodThatClosesInTestModeIsNotBilledLive(t *testing.T) {
 	require.Zero(t, late)
 }
 
-func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
+func TestNewAccountBillsOnlyUsageNotBilledByFirstAccount(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("10", "0", "1")
@@ -230,7 +230,7 @@ func TestTheSameAccountKeepsItsConnection(t *testing.T) {
 	require.Equal(t, first, b.connection, "also where another kind was active meanwhile")
 }
 
-func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {
+func TestUnsentReportToPreviousConnectionIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("60")
@@ -250,7 +250,7 @@ func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsOutOfSyncWhoseReportWasWithdrawnBeforeItsConnectionCameBack(t *testing.T) {
+func TestCustomerIsOutOfSyncIfConnectionReturnsAfterWithdrawal(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("60")
@@ -263,7 +263,7 @@ func TestACustomerIsOutOfSyncWhoseReportWasWithdrawnBeforeItsConnectionCameBack(
 	require.Empty(t, b.outOfSync())
 }
 
-func TestWhatIsPlannedGoesOnWhereItsConnectionIsBackBeforeAnyPlan(t *testing.T) {
+func TestPlannedReportIsKeptIfConnectionReturnsBeforeNextPlan(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("60")
@@ -274,7 +274,7 @@ func TestWhatIsPlannedGoesOnWhereItsConnectionIsBackBeforeAnyPlan(t *testing.T) 
 	b.lease(s.ID)
 }
 
-func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
+func TestUndecidedReportCountsAsBilledByPreviousConnection(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[billing.State]string{billing.Accepted: "0", billing.Rejected: "60"} {
 		b, _ := newOldBiller(t)
@@ -304,7 +304,7 @@ func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
 	}
 }
 
-func TestAnAcceptanceThatTurnsUpAfterARejectionIsTakenBackElsewhere(t *testing.T) {
+func TestLateAcceptanceIsDeductedAtNewConnection(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
@@ -315,7 +315,7 @@ func TestAnAcceptanceThatTurnsUpAfterARejectionIsTakenBackElsewhere(t *testing.T
 	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "so the second takes it back")
 }
 
-func TestWhatIsInDoubtGoesOnWhereItsConnectionIsBack(t *testing.T) {
+func TestReportInDoubtIsSentAgainAfterConnectionReturns(t *testing.T) {
 	t.Parallel()
 	b, _ := newOldBiller(t)
 	s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
@@ -335,7 +335,7 @@ func TestWhatIsInDoubtGoesOnWhereItsConnectionIsBack(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestWhatIsInDoubtAtAFormerConnectionHoldsUpNoClosing(t *testing.T) {
+func TestReportInDoubtAtPreviousConnectionDoesNotDelayClosing(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []billing.State{billing.Accepted, billing.Rejected} {
 		b, month := newOldBiller(t)
@@ -363,7 +363,7 @@ func TestWhatIsInDoubtAtAFormerConnectionHoldsUpNoClosing(t *testing.T) {
 	}
 }
 
-func TestAReportThatWasWithdrawnKeepsNoPeriodOpen(t *testing.T) {
+func TestWithdrawnReportDoesNotKeepPeriodOpen(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("60")
@@ -401,9 +401,9 @@ func (b *biller) deleteProvider() error {
 	return b.store.Providers.Delete(b.Context(), b.tenant, "key_1", b.now)
 }
 
-// TestADeletedProviderLeavesWhatWasOnItsWay deletes the provider while the outcome of a report is unknown. Until an
-// operator resolves the report, its usage counts as billed, as after a change of provider.
-func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
+// TestUndecidedReportCountsAsBilledAfterProviderIsDeleted deletes the provider while the outcome of a report is
+// unknown. Until an operator resolves the report, its usage counts as billed, as after a change of provider.
+func TestUndecidedReportCountsAsBilledAfterProviderIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("60")
@@ -468,7 +468,7 @@ func TestADeletedProvidersUnsentReportIsWithdrawn(t *testing.T) {
 	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
 }
 
-func TestAProviderIsNotDeletedWhileAClosedPeriodLacksSomething(t *testing.T) {
+func TestProviderIsNotDeletedWhileClosedPeriodIsPartlyUnreported(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("10")

@@ -34,7 +34,7 @@ func (b *biller) uncounted(cutoff time.Time) []ledger.Counted {
 	return open
 }
 
-func TestWhatIsToBeCountedIsWhatWasAccepted(t *testing.T) {
+func TestUncountedListsAcceptedReports(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -65,7 +65,7 @@ func TestWhatIsToBeCountedIsWhatWasAccepted(t *testing.T) {
 	require.Empty(t, b.uncounted(b.now), "what is on its way may be counted already")
 }
 
-func TestWhatIsSeenOfAReportHoldsForThoseBeforeIt(t *testing.T) {
+func TestCountedReportMarksEarlierReportsAsCounted(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -82,7 +82,7 @@ func TestWhatIsSeenOfAReportHoldsForThoseBeforeIt(t *testing.T) {
 	require.Empty(t, b.uncounted(b.now.Add(time.Minute)))
 }
 
-func TestWhatWasCountedBeforeAReportIsWhatItsPlaceHas(t *testing.T) {
+func TestCountedBeforeReturnsTotalsOfEarlierReports(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -101,10 +101,10 @@ func TestWhatWasCountedBeforeAReportIsWhatItsPlaceHas(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
-// TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere sends a report before Odometer knows of
+// TestReportIsCountedInSubscriptionThatContainsItsTime sends a report before Odometer knows of
 // the new subscription. The time of the report is in the new subscription, so the provider counts the
 // report there.
-func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
+func TestReportIsCountedInSubscriptionThatContainsItsTime(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -130,9 +130,9 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
 	require.Equal(t, "15", before.Total.String())
 }
 
-// TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped replaces the subscription after all its reports
+// TestUncountedSkipsReportsToReplacedSubscription replaces the subscription after all its reports
 // were accepted. Uncounted then returns no target.
-func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *testing.T) {
+func TestUncountedSkipsReportsToReplacedSubscription(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -144,9 +144,9 @@ func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *tes
 	require.Empty(t, b.uncounted(b.now))
 }
 
-// TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne checks that an unsent report to a replaced subscription is
+// TestUnsentReportToReplacedSubscriptionIsWithdrawn checks that an unsent report to a replaced subscription is
 // withdrawn. The last invoice of the replaced subscription may not bill usage that Stripe accepts now.
-func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
+func TestUnsentReportToReplacedSubscriptionIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -168,9 +168,9 @@ func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-// TestWhatReplacesIsCountedInTheSubscriptionsPeriod has two billing periods of the customer in one
+// TestReportsOfTwoPeriodsAreCountedInOneSubscriptionPeriod has two billing periods of the customer in one
 // subscription period. The provider sums up the subscription period as a whole.
-func TestWhatReplacesIsCountedInTheSubscriptionsPeriod(t *testing.T) {
+func TestReportsOfTwoPeriodsAreCountedInOneSubscriptionPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")

@@ -206,7 +206,7 @@ func (s *server) crash() {
 	})
 }
 
-func TestDrillWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
+func TestDrillAnsweredEventsSurviveCrashOfDatabaseServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	store, err := dbtest.Connect(t.Context(), s.address)
@@ -228,7 +228,7 @@ func TestDrillWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
 	c.stop(conn)
 }
 
-func TestDrillABackendThatIsTerminatedDuringItsCommitLosesAndRepeatsNothing(t *testing.T) {
+func TestDrillTerminatedBackendsLoseAndRepeatNoEvent(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
@@ -309,7 +309,7 @@ func (c *cutter) pass(from, to net.Conn, broken func(last []byte)) {
 	}
 }
 
-func TestAnAnswerThatIsLostOnItsWayIsFoundOut(t *testing.T) {
+func TestWriterRecoversFromLostDatabaseResponses(t *testing.T) {
 	t.Parallel()
 	direct, address := dbtest.Fresh(t)
 	target, err := url.Parse(address)

@@ -133,7 +133,7 @@ func TestWithoutAnOverlapTheOldCredentialEndsWithItsRotation(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
 }
 
-func TestOperatorsEndARotationEarlyOrKeepBoth(t *testing.T) {
+func TestOperatorEndsRotationEarlyOrKeepsBothCredentials(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	finished, kept := newRotated(t, store), newRotated(t, store)
@@ -165,7 +165,7 @@ func TestOperatorsEndARotationEarlyOrKeepBoth(t *testing.T) {
 	require.Equal(t, "operator webhook.end_former_secret "+finished.ids[metering.WebhookCredential].String(), finished.audited())
 }
 
-func TestRotatingAgainSupersedesAndTheOwnExpiryStays(t *testing.T) {
+func TestSecondRotationSupersedesFirstAndKeepsExpiry(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t, dbtest.Open(t))
 	own := r.now.Add(30 * time.Minute)
@@ -258,7 +258,7 @@ func TestARotationWithoutARunIsFoundByOneWorkerAtATime(t *testing.T) {
 	require.Len(t, find(begun.Until.Add(time.Minute)), 1, "its end is not recorded")
 }
 
-func TestAWarningIsGivenOnceWhereTheOldCredentialIsStillUsed(t *testing.T) {
+func TestUseOfOldCredentialIsWarnedAboutOnce(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t, dbtest.Open(t))
 	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential} {
@@ -284,7 +284,7 @@ func TestAWarningIsGivenOnceWhereTheOldCredentialIsStillUsed(t *testing.T) {
 	}
 }
 
-func TestARotationIsItsTenants(t *testing.T) {
+func TestTenantCannotUseRotationsOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := newRotated(t, store), newRotated(t, store)
@@ -314,9 +314,9 @@ func TestARotationIsItsTenants(t *testing.T) {
 	}
 }
 
-// TestOfTwoRotationsAtOnceOneIsRefused rotates a credential in four concurrent requests, without an
+// TestOnlyOneOfConcurrentRotationsSucceeds rotates a credential in four concurrent requests, without an
 // overlap. One request creates a new credential, and the others find the old one revoked.
-func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
+func TestOnlyOneOfConcurrentRotationsSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t, dbtest.Open(t))
 	var made, refused atomic.Int64

@@ -17,9 +17,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestNoMoreKeysAreLiveThanMayBe creates a tenant's last allowed key in eight concurrent requests. Only one request
-// succeeds.
-func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
+// TestConcurrentRequestsDoNotExceedMaximumOfAPIKeys creates a tenant's last allowed key in eight concurrent requests.
+// Only one request succeeds.
+func TestConcurrentRequestsDoNotExceedMaximumOfAPIKeys(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
 	tenant, now := dbtest.Tenant(t, store).ID, metering.Instant(clock.Now())
@@ -66,7 +66,7 @@ func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
+func TestTenantsDoNotShareSecretsOrRequestIDs(t *testing.T) {
 	t.Parallel()
 	store, ctx, now := dbtest.Open(t), t.Context(), clock.Now()
 	ours, theirs, none := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
@@ -116,7 +116,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	require.Equal(t, []string{"hmac_secret.revoke", "hmac_secret.create", "tenant.create"}, actions)
 }
 
-func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
+func TestSweepDeletesExpiredRequestIDsUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	ctx, now := t.Context(), clock.Now()
@@ -134,9 +134,9 @@ func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
 	require.False(t, claimed)
 }
 
-// TestSecretsMadeAtOnceAreTwoAtMost creates secrets in concurrent requests. It locks the table until all requests wait,
-// so that each request begins before any secret is stored.
-func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
+// TestConcurrentRequestsCreateAtMostTwoHMACSecrets creates secrets in concurrent requests. It locks the table until all
+// requests wait, so that each request begins before any secret is stored.
+func TestConcurrentRequestsCreateAtMostTwoHMACSecrets(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID

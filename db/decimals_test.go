@@ -78,7 +78,7 @@ func (b *biller) closed(period metering.Range) string {
 	return fmt.Sprintf("%s to %d decimals for %s", usage, decimals, charge)
 }
 
-func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
+func TestChangeOfDecimalsReportsDifferenceToNewlyRoundedTotal(t *testing.T) {
 	t.Parallel()
 	b, _ := newSubscriber(t, asDelta)
 	b.use("1.2345")
@@ -96,7 +96,7 @@ func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestUsageRecordsAreOfWholeUnitsWhateverTheMeterSays(t *testing.T) {
+func TestUsageRecordsHaveWholeUnitsForAnyUsageScale(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asRecord)
 	b.decimals(6)
@@ -139,10 +139,10 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	require.Equal(t, []string{"charge 100"}, b.reportEach()) // 1.6 rounds to 2, for 200; 100 were billed
 }
 
-// TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing ingests usage between the final
+// TestUnreportedUsageIsChargedWithDecimalsOfClosedPeriod ingests usage between the final
 // invoice and the closing. The period keeps three decimals, so the rest is charged to a thousandth of a
 // unit.
-func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
+func TestUnreportedUsageIsChargedWithDecimalsOfClosedPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.decimals(3)

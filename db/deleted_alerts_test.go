@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestADeletedAlertIsGoneAtOnceAndItsFiringsInBatches(t *testing.T) {
+func TestFiringsOfDeletedAlertAreDeletedInBatches(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	w := newWatcherOn(t, store, address)

@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T) {
+func TestNewMessageDoesNotWaitForRetryOfEarlierMessage(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -34,7 +34,7 @@ func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T
 	require.True(t, h.wanted(), "the run waits for what was tried in vain")
 }
 
-func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
+func TestFailureOfPreviousURLDoesNotAffectNewURL(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{410, 503} {
 		h := newHooked(t, metering.MessageSyncSucceeded)
@@ -110,7 +110,7 @@ func awaitLockWaiters(t *testing.T, conn *pgx.Conn, atLeast int) {
 	})
 }
 
-func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
+func TestSyncEndsDespiteConcurrentDeletionOfWebhook(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	other := h.add(metering.MessageSyncSucceeded)
@@ -128,7 +128,7 @@ func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
 	require.Len(t, h.deliveries(), 1)
 }
 
-func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
+func TestDeliveryAddedDuringDisablingOfEndpointFails(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	tx := h.begin()
@@ -227,9 +227,9 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	require.True(t, unchanged.Equal(spent(h.tenant.String())), "what the other tenant spends is not this one's")
 }
 
-// TestADisabledEndpointIsReportedToTheOthersOnce disables two endpoints concurrently. The message about each disabled
-// endpoint locks the other endpoint.
-func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
+// TestDisabledEndpointIsReportedOnceToOtherEndpoints disables two endpoints concurrently. The message about each
+// disabled endpoint locks the other endpoint.
+func TestDisabledEndpointIsReportedOnceToOtherEndpoints(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageWebhookDisabled)
 	listening := h.hook

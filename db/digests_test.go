@@ -62,7 +62,7 @@ func (b *biller) recounted(eventType string, r metering.Range) (d ledger.Digest)
 	return d
 }
 
-func TestADigestIsOfTheEventsThatAPeriodClosedWith(t *testing.T) {
+func TestDigestCoversEventsOfPeriodAtItsClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	tokens, none := dbtest.Meter(t, b.store, b.tenant, "tokens", "token"), dbtest.Meter(t, b.store, b.tenant, "none", "nothing")

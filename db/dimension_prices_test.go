@@ -101,7 +101,7 @@ func (b *tokenBiller) charged(customer string) metering.Decimal {
 	return previewOf(b).Amount
 }
 
-func TestUsageIsReadByTheDimensionsOfThePriceThatChargesTheCustomer(t *testing.T) {
+func TestUsageIsGroupedByDimensionsOfTheCustomersPrice(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
 	want := map[string]string{"acme": "220", "planned": "335", "plain": "1.64"}
@@ -136,7 +136,7 @@ func TestUsageIsReadByTheDimensionsOfThePriceThatChargesTheCustomer(t *testing.T
 	require.Equal(t, "220 1.64 1", impact(ofAcme))
 }
 
-func TestALateTokenIsChargedByTheOwnPriceThatTheClosedPeriodHad(t *testing.T) {
+func TestLateUsageIsChargedAtOwnPriceOfClosedPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
 	b.setPrice(billing.Terms{}, month.End, catalog.PriceOwner{Customer: b.customer.ID})
@@ -157,9 +157,9 @@ func TestALateTokenIsChargedByTheOwnPriceThatTheClosedPeriodHad(t *testing.T) {
 	require.JSONEq(t, `[{"dimension":{"region":"eu"},"units":120,"events":2},{"dimension":{"region":"us"},"units":60,"events":2}]`, kept)
 }
 
-// TestALateTokenKeepsItsChargeWhenTheFiltersChange changes the filters of the tokens twice. Late usage of each region
+// TestLateUsageKeepsItsChargeWhenFiltersChange changes the filters of the tokens twice. Late usage of each region
 // counts by the filters at the time of its arrival.
-func TestALateTokenKeepsItsChargeWhenTheFiltersChange(t *testing.T) {
+func TestLateUsageKeepsItsChargeWhenFiltersChange(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
 	within := b.now
@@ -197,9 +197,9 @@ func TestALateTokenKeepsItsChargeWhenTheFiltersChange(t *testing.T) {
 	require.Empty(t, b.plan(anew).Send)
 }
 
-// TestUsageByDimensionOfSeveralSchedules moves the tokens to another billing schedule of the customer.
+// TestEachBillingScheduleChargesUsageByDimension moves the tokens to another billing schedule of the customer.
 // That schedule has the base price and the included units again.
-func TestUsageByDimensionOfSeveralSchedules(t *testing.T) {
+func TestEachBillingScheduleChargesUsageByDimension(t *testing.T) {
 	t.Parallel()
 	b, month := newTokenBiller(t)
 	moved := b.now.AddDate(0, 0, 5)
@@ -219,7 +219,7 @@ func TestUsageByDimensionOfSeveralSchedules(t *testing.T) {
 	require.True(t, impact.Changes[0].After.IsZero(), "the regions are numbers, which have no price")
 }
 
-func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
+func TestGroupByMustKeepDimensionsOfPrices(t *testing.T) {
 	t.Parallel()
 	const refusal = "group_by must keep region: a price of the meter has it in dimensions.by"
 	b, month := newTokenBiller(t)
@@ -245,10 +245,10 @@ func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
 	require.ErrorContains(t, b.groupTokensBy("model"), refusal, "another price has replaced that of the closed period")
 }
 
-// TestAPriceThatNeverChargedHidesNoDimension replaces a price by region that has charged no usage, and
+// TestUnusedPriceByDimensionDoesNotChangeClosedStatement replaces a price by region that has charged no usage, and
 // removes region from the meter's group_by. The statement of a closed period stays the same after its
 // events are dropped.
-func TestAPriceThatNeverChargedHidesNoDimension(t *testing.T) {
+func TestUnusedPriceByDimensionDoesNotChangeClosedStatement(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b, month := newTokenBillerOf(t, newBillerAt(t, store, address))

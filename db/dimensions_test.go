@@ -128,10 +128,10 @@ func requireCharges(t testing.TB, n int64, want *big.Rat, got metering.Decimal) 
 	require.LessOrEqual(t, difference.Abs(difference).Cmp(big.NewRat(n, 200)), 0, "%s is charged instead of %s", got, want.FloatString(6))
 }
 
-// TestPricesByDimensionChargeARecount compares the statement with a recount while the month is open,
+// TestChargeByDimensionEqualsARecount compares the statement with a recount while the month is open,
 // after the closing, and after late usage. While the month is open, the preview must have the statement's
 // breakdown, and the webhook's message its amount.
-func TestPricesByDimensionChargeARecount(t *testing.T) {
+func TestChargeByDimensionEqualsARecount(t *testing.T) {
 	t.Parallel()
 	b, month := newTokenBiller(t)
 	within := metering.Range{Start: b.now, End: month.End}

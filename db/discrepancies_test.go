@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestAnAuditFindsWhatRollupsAndEventsDisagreeOn runs in three time zones. In Kathmandu, local hours begin at :15 of
+// TestAuditFindsDifferencesBetweenRollupsAndEvents runs in three time zones. In Kathmandu, local hours begin at :15 of
 // UTC, so a UTC day contains two partial hours.
-func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
+func TestAuditFindsDifferencesBetweenRollupsAndEvents(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu", "Europe/Zurich"} {
 		t.Run(zone, func(t *testing.T) {

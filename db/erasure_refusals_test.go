@@ -16,9 +16,9 @@ func (b *biller) erase() (metering.Customer, error) {
 	return b.store.Erasures.Begin(b.Context(), b.tenant, "key_1", "acme", "asked for", b.now)
 }
 
-// TestACustomerWhoIsPausedIsNotErased pauses a customer during a sync. The sync then ends, so no open sync refuses the
+// TestPausedCustomerIsNotErased pauses a customer during a sync. The sync then ends, so no open sync refuses the
 // erasure.
-func TestACustomerWhoIsPausedIsNotErased(t *testing.T) {
+func TestPausedCustomerIsNotErased(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -45,10 +45,10 @@ func TestACustomerWhoIsPausedIsNotErased(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAReceiverThatKnowsAnErasedCustomerByItsPreviousNameGetsNothingMore erases a customer while there is no provider. A
+// TestReceiverThatKnowsPreviousNameGetsNoReportOfErasedCustomer erases a customer while there is no provider. A
 // paused customer can be erased then too, because no sync can be requested to resume the customer. The previous
 // receiver would bill the usage again under the new name; another receiver bills it for the first time.
-func TestAReceiverThatKnowsAnErasedCustomerByItsPreviousNameGetsNothingMore(t *testing.T) {
+func TestReceiverThatKnowsPreviousNameGetsNoReportOfErasedCustomer(t *testing.T) {
 	t.Parallel()
 	for _, paused := range []bool{true, false} {
 		b := newBiller(t)

@@ -54,9 +54,9 @@ func requireGone(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues erases two customers with the same
+// TestErasuresOfCustomersWithSameValuesKeepTotals erases two customers with the same
 // external_id, one after the other. Both sent an event with the same values in the same hour.
-func TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues(t *testing.T) {
+func TestErasuresOfCustomersWithSameValuesKeepTotals(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
@@ -229,10 +229,10 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 	})
 }
 
-// TestAnErasureDecompressesNobodyElsesEvents makes generic plans the default of the database. PostgreSQL may choose a
-// generic plan after it has planned a statement five times. With a generic plan, TimescaleDB decompresses all chunks,
+// TestErasureDecompressesOnlyEventsOfItsCustomer makes generic plans the default of the database. PostgreSQL may choose
+// a generic plan after it has planned a statement five times. With a generic plan, TimescaleDB decompresses all chunks,
 // of all tenants, to update one event.
-func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
+func TestErasureDecompressesOnlyEventsOfItsCustomer(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
 		ctx, tenant := t.Context(), dbtest.Tenant(t, store).ID
@@ -261,7 +261,7 @@ func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
 	})
 }
 
-func TestWhatWasReportedAndToldIsErased(t *testing.T) {
+func TestErasureReplacesNameInReportsAndMessages(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	store, ctx := b.store, t.Context()
@@ -379,9 +379,9 @@ func (r *race) events(externalID string) (n int) {
 	return n
 }
 
-// TestGroupsThatWaitForAnErasureStoreNothingForItsCustomer erases a customer while two groups of one process wait
+// TestIngestWaitingForErasureStoresNothingForErasedCustomer erases a customer while two groups of one process wait
 // for the tenant's lock. Both groups have looked up the customer before.
-func TestGroupsThatWaitForAnErasureStoreNothingForItsCustomer(t *testing.T) {
+func TestIngestWaitingForErasureStoresNothingForErasedCustomer(t *testing.T) {
 	t.Parallel()
 	r := newRace(t)
 	require.NoError(t, r.send("gone"))

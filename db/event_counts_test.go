@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatProcessesCountAddsUp counts events in two processes, and in a third process that starts after the first two
-// have ended.
-func TestWhatProcessesCountAddsUp(t *testing.T) {
+// TestEventCountsOfProcessesAddUp counts events in two processes, and in a third process that starts after the first
+// two have ended.
+func TestEventCountsOfProcessesAddUp(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	store.FlushOnRequest(dbtest.Deadline)
@@ -49,7 +49,7 @@ func TestWhatProcessesCountAddsUp(t *testing.T) {
 	}, inUTC(counts))
 }
 
-func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
+func TestEventCountsAreKeptAfterFailedWrite(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -73,7 +73,7 @@ func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
 	require.Equal(t, []usage.EventCount{{Hour: november, Outcome: usage.EventAccepted, Events: 6}}, inUTC(counts))
 }
 
-func TestOldCountsAreForgotten(t *testing.T) {
+func TestOldEventCountsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID

@@ -16,9 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestAKeyIsKnownByTheSameInSQL checks that ingest stores each key as the value that event_key returns
+// TestIngestAndSQLEncodeEventKeysAlike checks that ingest stores each key as the value that event_key returns
 // in SQL. Retention, erasures and event lists use event_key.
-func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
+func TestIngestAndSQLEncodeEventKeysAlike(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -61,9 +61,9 @@ func TestNoUUIDIsTheDigestOfAnotherKey(t *testing.T) {
 	require.Equal(t, 6, known)
 }
 
-// TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant checks the size of rows. The header of a row has
+// TestStoredKeyOfDatedEventHasMinimalRowSize checks the size of rows. The header of a row has
 // 24 bytes, and PostgreSQL aligns rows to 8 bytes.
-func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
+func TestStoredKeyOfDatedEventHasMinimalRowSize(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -81,9 +81,9 @@ func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
 	}
 }
 
-// TestClaimsOfKeysReadNoOthers claims many keys with a statement that was prepared while the table had few keys.
-// PostgreSQL reuses the plan until the table is analyzed. The plan must not read the other keys.
-func TestClaimsOfKeysReadNoOthers(t *testing.T) {
+// TestClaimOfEventKeysReadsNoOtherKeys claims many keys with a statement that was prepared while the table had few
+// keys. PostgreSQL reuses the plan until the table is analyzed. The plan must not read the other keys.
+func TestClaimOfEventKeysReadsNoOtherKeys(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)

@@ -97,9 +97,9 @@ func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f usage.EventF
 	}
 }
 
-// TestAWideSearchEndsInTime checks that a search of a wide range returns the events found so far and the
+// TestWideEventSearchEndsWithinItsBudget checks that a search of a wide range returns the events found so far and the
 // position to continue from.
-func TestAWideSearchEndsInTime(t *testing.T) {
+func TestWideEventSearchEndsWithinItsBudget(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -123,9 +123,9 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	require.Equal(t, f.Start, page.SearchedUntil)
 }
 
-// TestAWindowThatHoldsTooMuchIsNarrowed cancels a transaction when it reads a second event, as the time limit of the
+// TestEventSearchNarrowsWindowThatTimesOut cancels a transaction when it reads a second event, as the time limit of the
 // search does. The search must narrow its windows and still return events.
-func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
+func TestEventSearchNarrowsWindowThatTimesOut(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -167,8 +167,8 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	require.True(t, second.SearchedUntil.Before(first.SearchedUntil), "it gets on")
 }
 
-// TestAnEventSaysWhichMetersHaveCountedIt checks that an event lists the meters with totals that include the event.
-func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
+// TestListedEventNamesMetersThatCountedIt checks that an event lists the meters with totals that include the event.
+func TestListedEventNamesMetersThatCountedIt(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -201,9 +201,9 @@ func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	require.Equal(t, []string{"3 all-calls", "2", "1 all-calls calls"}, list(), "its past is not counted")
 }
 
-// TestAnEventSaysInWhichPeriodItIs checks the billing period of an event, and whether the event was late
+// TestListedEventHasItsBillingPeriod checks the billing period of an event, and whether the event was late
 // for it.
-func TestAnEventSaysInWhichPeriodItIs(t *testing.T) {
+func TestListedEventHasItsBillingPeriod(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

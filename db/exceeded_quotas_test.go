@@ -105,7 +105,7 @@ func TestUsageInTheLastSecondOfAWindowExceedsItsQuota(t *testing.T) {
 	}
 }
 
-func TestUsageThatIsEvaluatedWindowsLaterExceedsItsQuota(t *testing.T) {
+func TestUsageEvaluatedSeveralWindowsLaterExceedsItsQuota(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()
@@ -130,9 +130,9 @@ func TestUsageThatIsEvaluatedWindowsLaterExceedsItsQuota(t *testing.T) {
 	require.Len(t, w.exceeded(), 2)
 }
 
-// TestALimitIsComparedWithWindowsThatEndAfterItIsSet checks that a limit does not apply to windows that ended before
+// TestLimitDoesNotApplyToWindowsEndedBeforeItWasSet checks that a limit does not apply to windows that ended before
 // the limit was set.
-func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
+func TestLimitDoesNotApplyToWindowsEndedBeforeItWasSet(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()
@@ -151,7 +151,7 @@ func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
 	require.Len(t, w.exceeded(), 1, "the limit of the day before")
 }
 
-func TestTheQuotaOfThePlanAtItsEndLimitsAWindow(t *testing.T) {
+func TestQuotaOfPlanAtWindowEndLimitsTheWindow(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()
@@ -191,7 +191,7 @@ func TestUsageAheadOfTheClockExceedsTheQuotaOfItsWindow(t *testing.T) {
 	require.Len(t, w.exceeded(), 1, "without another event")
 }
 
-func TestTheQuotaOfThePlanAppliesOnceThatOfTheCustomerIsDeleted(t *testing.T) {
+func TestQuotaOfPlanAppliesAfterCustomersQuotaIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()
@@ -252,7 +252,7 @@ func TestAQuotaThatIsDeletedDuringAnEvaluationIsSkipped(t *testing.T) {
 	require.Equal(t, kept.ID.String(), w.exceeded()[0].QuotaID)
 }
 
-func TestAChangedTimeZoneNotifiesNothingAgain(t *testing.T) {
+func TestTimeZoneChangeRepeatsNoNotification(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.watchQuotas()

@@ -90,7 +90,7 @@ func TestAnExpiringCredentialIsReportedOnce(t *testing.T) {
 	require.Contains(t, sent[0], late.ID.String())
 }
 
-func TestWhichCredentialsAreNotReportedAsExpiring(t *testing.T) {
+func TestRevokedAndRotatedCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageCredentialExpiring)
 	expiresAt := november.AddDate(0, 1, 0)

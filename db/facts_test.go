@@ -23,7 +23,7 @@ func openCounted(t testing.TB) (*db.DB, *db.Counter) {
 	return store, counter
 }
 
-func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
+func TestBooksAreReadWithConstantNumberOfSQLStatements(t *testing.T) {
 	t.Parallel()
 	few := newBiller(t)
 	few.price("0", "0", "1")
@@ -70,7 +70,7 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 	require.LessOrEqual(t, most, 15)
 }
 
-func TestAnHourOfUsageIsReadOnceWhereverARangeCutsIt(t *testing.T) {
+func TestHourCutByUsageRangesIsReadOnce(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("0", "0", "1")

@@ -28,7 +28,7 @@ func saveQuantities(t *testing.T, store *db.DB, tenant metering.TenantID) error 
 	return err
 }
 
-func TestAFixedFeeAndAProviderOfQuantitiesAreNeverSavedAtTheSameTime(t *testing.T) {
+func TestConcurrentFixedFeeAndQuantityProviderAreNotBothSaved(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	for range 10 {
@@ -52,7 +52,7 @@ func TestAFixedFeeAndAProviderOfQuantitiesAreNeverSavedAtTheSameTime(t *testing.
 	}
 }
 
-func TestASetPriceRefusesAFixedFeeOfItself(t *testing.T) {
+func TestSetRefusesFixedFeeWhileProviderBillsQuantities(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -63,9 +63,9 @@ func TestASetPriceRefusesAFixedFeeOfItself(t *testing.T) {
 	require.ErrorContains(t, err, "must be 0 while the billing provider bills quantities")
 }
 
-// TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod replaces a price with a fixed fee in the middle of a
+// TestQuantityProviderIsRefusedIfFixedFeeChargesOpenPeriod replaces a price with a fixed fee in the middle of a
 // period. The price at the start still charges the period, so a new provider that bills quantities is refused.
-func TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod(t *testing.T) {
+func TestQuantityProviderIsRefusedIfFixedFeeChargesOpenPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`delete from meter_prices where tenant_id = $1`, b.tenant)

@@ -73,9 +73,9 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 	}
 }
 
-// TestAFoldOfMuchAndOfLateUsage folds more rows than one transaction of a fold merges. All usage is folded, and late
-// usage stays late.
-func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
+// TestFoldMergesManyRowsAndKeepsLateUsage folds more rows than one transaction of a fold merges. All usage is folded,
+// and late usage stays late.
+func TestFoldMergesManyRowsAndKeepsLateUsage(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(b.now.AddDate(0, 0, -93))
@@ -98,9 +98,9 @@ func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	require.Equal(t, "525", late)
 }
 
-// TestTenantsTakeTurnsToFold gives two tenants more usage than one transaction folds. Neither waits for all usage of the
-// other.
-func TestTenantsTakeTurnsToFold(t *testing.T) {
+// TestFoldAlternatesBetweenTenants gives two tenants more usage than one transaction folds. Neither waits for all usage
+// of the other.
+func TestFoldAlternatesBetweenTenants(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
@@ -196,9 +196,9 @@ func failUnlessLate(t testing.TB) func(error) {
 	}
 }
 
-// TestWhoReadsDuringFoldsFindsEachEventOnce checks that reads during ingest and folds count each
+// TestReadsDuringFoldsCountEachEventOnce checks that reads during ingest and folds count each
 // answered event once.
-func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
+func TestReadsDuringFoldsCountEachEventOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -226,9 +226,9 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	<-ended
 }
 
-// TestPagesShowEveryWindowBeforeItIsFolded reads usage of 90 transactions that no fold has merged yet. Pages must
+// TestPagesContainEveryUnfoldedWindow reads usage of 90 transactions that no fold has merged yet. Pages must
 // contain every window, even with a small limit.
-func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
+func TestPagesContainEveryUnfoldedWindow(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)

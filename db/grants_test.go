@@ -15,9 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatTheRolesMayNotDo checks that the roles of the API and the worker lack privileges that they do not need. Most
-// tests do not detect that one role lacks a grant, because their store has the privileges of both roles.
-func TestWhatTheRolesMayNotDo(t *testing.T) {
+// TestRolesLackUnneededPrivileges checks that the roles of the API and the worker lack privileges that they do not
+// need. Most tests do not detect that one role lacks a grant, because their store has the privileges of both roles.
+func TestRolesLackUnneededPrivileges(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	dbtest.Tenant(t, store) // adds an entry to the audit log
@@ -80,9 +80,9 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 	}
 }
 
-// TestAnOwnerWhoIsNoSuperuserMigrates migrates as an owner that may not set the log verbosity of other
+// TestMigrateWorksForOwnerThatIsNotSuperuser migrates as an owner that may not set the log verbosity of other
 // roles.
-func TestAnOwnerWhoIsNoSuperuserMigrates(t *testing.T) {
+func TestMigrateWorksForOwnerThatIsNotSuperuser(t *testing.T) {
 	t.Parallel()
 	address := dbtest.Empty(t, dbtest.ServerURL(t))
 	administrator, err := pgx.Connect(t.Context(), address)
@@ -108,9 +108,9 @@ func TestAnOwnerWhoIsNoSuperuserMigrates(t *testing.T) {
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 }
 
-// TestGrantingAgainOverChunks migrates repeatedly with chunks. TimescaleDB 2.19.3 crashes if a prepared
-// grant on a hypertable with chunks is executed again.
-func TestGrantingAgainOverChunks(t *testing.T) {
+// TestMigrateRepeatsGrantsOnHypertableWithChunks migrates repeatedly with chunks. TimescaleDB 2.19.3 crashes if a
+// prepared grant on a hypertable with chunks is executed again.
+func TestMigrateRepeatsGrantsOnHypertableWithChunks(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	owner := dbtest.Owner(t, address)
@@ -120,8 +120,8 @@ func TestGrantingAgainOverChunks(t *testing.T) {
 	}
 }
 
-// TestTheTablesInWhichRolesDeleteAreDocumented compares the grants with docs/operating/database.md.
-func TestTheTablesInWhichRolesDeleteAreDocumented(t *testing.T) {
+// TestTablesWithDeletePrivilegeAreDocumented compares the grants with docs/operating/database.md.
+func TestTablesWithDeletePrivilegeAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/operating/database.md")
 	require.NoError(t, err)

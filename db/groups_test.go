@@ -19,7 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
+func TestGroupsBeyondMaximumAreCountedInOtherGroup(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -134,9 +134,9 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 }
 
-// TestPropertyAGroupIsTheSameBeforeAndAfterTheDatabase checks that a conversion to jsonb does not change
+// TestPropertyConversionToJSONBKeepsGroup checks that a conversion to jsonb does not change
 // the group of properties. Otherwise, ingest and backfill would count one event in two groups.
-func TestPropertyAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
+func TestPropertyConversionToJSONBKeepsGroup(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	version := metering.MeterVersion{GroupBy: []string{"a", "é"}}
@@ -195,9 +195,9 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	}))
 }
 
-// TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten checks that ingest and backfills count groups with long keys
+// TestPropertyLongGroupKeysAreCountedInOtherGroup checks that ingest and backfills count groups with long keys
 // in $other, even if a transaction writes its collected rollups several times.
-func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
+func TestPropertyLongGroupKeysAreCountedInOtherGroup(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	store.LimitRollups(1)

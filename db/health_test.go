@@ -117,7 +117,7 @@ func TestDrillAReadOnlyServerIsUnavailableUntilItAcceptsWrites(t *testing.T) {
 	f.end()
 }
 
-func TestDrillAFullDiskIsUnavailableUntilItHasRoom(t *testing.T) {
+func TestDrillServerWithFullDiskIsUnavailableUntilItHasRoom(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.run("stop", s.data)

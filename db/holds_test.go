@@ -90,7 +90,7 @@ func (b *biller) decide(look ledger.HoldLook, d billing.HoldDecision) uuid.UUID 
 	return send
 }
 
-func TestAHoldIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
+func TestHoldIsStoredOnceBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	var begun [5]metering.HoldID
@@ -127,7 +127,7 @@ func TestAHoldIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	require.Equal(t, billing.Accepted, b.lookAt(hold.ID).Facts.Hold.State)
 }
 
-func TestWhatIsNotHeld(t *testing.T) {
+func TestDraftIsNotHeldWithoutMeterLineOrAfterDeadline(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	foreign := draftOf(in)
@@ -170,7 +170,7 @@ func TestDraftsThatAreHeldAreCounted(t *testing.T) {
 	require.Zero(t, counted()[billing.HoldDisagrees])
 }
 
-func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
+func TestReleaseOfHoldIsStoredOnceBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	id := b.takenHold(in)
@@ -219,7 +219,7 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	require.NotContains(t, open, ledger.OpenHold{Tenant: b.tenant, Customer: b.customer.ID, ID: id})
 }
 
-func TestWhatDisagreedStaysKnownWhereAnOperatorReleasesTheInvoice(t *testing.T) {
+func TestHoldReasonsAreKeptAfterOperatorReleasesInvoice(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	id := b.takenHold(in)
@@ -269,7 +269,7 @@ func TestAnExcludedMeterOfAHoldIsClearedByALaterSync(t *testing.T) {
 	require.Equal(t, billing.HeldSync{Status: metering.SyncSucceeded}, synced())
 }
 
-func TestAnOperatorAsksForAReleaseOnceAndWithAReason(t *testing.T) {
+func TestRepeatedReleaseRequestIsAuditedOnce(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
 	id := b.beginHold(in, draftOf(in))

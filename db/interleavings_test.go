@@ -128,7 +128,7 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 // takes seconds.
 func rounds() int { return max(1, histories.Count()/50) }
 
-func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
+func TestPropertyRollupsEqualARecountOfTheEvents(t *testing.T) {
 	_, address := dbtest.Fresh(t)
 	var stores [2]*db.DB
 	var writers [2]*usage.Writer

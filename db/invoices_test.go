@@ -119,7 +119,7 @@ func TestEachVersionOfAnInvoiceKeepsItsLines(t *testing.T) {
 	require.Equal(t, []string{"in_1 4 400"}, b.invoices(), "a line of a final invoice stays the meter's, whatever is mapped now")
 }
 
-func TestAFinalInvoiceHasSomebodyLookAgain(t *testing.T) {
+func TestFinalInvoicePutsCustomerOutOfSync(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("5")
@@ -290,10 +290,10 @@ func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, invoiced)
 }
 
-// TestAllInvoicesAreReadOfAPeriodThatOneOfThemTouches stores an invoice of the next period that also
+// TestFactsContainAllInvoicesOfPeriodThatANewInvoiceConcerns stores an invoice of the next period that also
 // concerns a reconciled period. All invoices of the reconciled period are read, because only all of them
 // show the amount that is billed for it.
-func TestAllInvoicesAreReadOfAPeriodThatOneOfThemTouches(t *testing.T) {
+func TestFactsContainAllInvoicesOfPeriodThatANewInvoiceConcerns(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("20")
@@ -320,9 +320,9 @@ func (b *biller) end(subscription string, last metering.Range) {
 	require.NoError(b, b.store.Invoices.SaveEnded(b.Context(), b.tenant, b.customer.ID, of, b.now))
 }
 
-// TestAnotherSubscriptionsInvoicesSayNothing checks that the invoices of the customer's other
+// TestInvoiceOfOtherSubscriptionIsIgnoredWithoutMeterLines checks that the invoices of the customer's other
 // subscriptions are ignored, unless they bill usage of our meters.
-func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
+func TestInvoiceOfOtherSubscriptionIsIgnoredWithoutMeterLines(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("20")
@@ -350,9 +350,9 @@ func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
 }
 
-// TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere checks that the end of a subscription is known even if the
+// TestFactsContainSubscriptionEndDespiteAnotherConnection checks that the end of a subscription is known even if the
 // customer also has a subscription at another connection for the same month.
-func TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere(t *testing.T) {
+func TestFactsContainSubscriptionEndDespiteAnotherConnection(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("20")
@@ -368,7 +368,7 @@ func TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere(t *testing.T) {
 	require.True(t, b.facts().Invoices[0].Ended)
 }
 
-func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
+func TestSubscriptionEndReconcilesItsLastPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("20")
@@ -412,10 +412,10 @@ func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "an invoice came after all")
 }
 
-// TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain sends a report before Odometer knows
+// TestReportTimedInNextSubscriptionIsNotReportedAgain sends a report before Odometer knows
 // of the next subscription. The time of the report is in that subscription, so its invoice bills the
 // report. The end of the previous subscription without an invoice does not change this.
-func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.T) {
+func TestReportTimedInNextSubscriptionIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		billing.Destination
@@ -435,12 +435,12 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 	}
 }
 
-// TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan checks which subscription bills a report. The reported
+// TestReportIsBilledBySubscriptionActiveAtItsTime checks which subscription bills a report. The reported
 // subscription bills the report if a pass has read that this subscription continues beside the next one. If the
 // reported subscription had ended, another subscription bills the report: the one that was active at the report's time
 // and bills the report's target. The customer's billing periods may never have followed that other subscription, or
 // that subscription may have its own billing schedule now.
-func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
+func TestReportIsBilledBySubscriptionActiveAtItsTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ended, between, goesOn, elsewhere bool   // the last two: sub_between continues; sub_between bills another target
@@ -518,9 +518,9 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 	}
 }
 
-// TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced checks that a subscription of a previous provider still has
-// its own billing schedule. Otherwise, its invoices would also be of the reports to another subscription that began at
-// the same instant, which they do not bill, and the next provider would bill the reported usage again.
+// TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced checks that a subscription of a previous provider still
+// has its own billing schedule. Otherwise, its invoices would also be of the reports to another subscription that began
+// at the same instant, which they do not bill, and the next provider would bill the reported usage again.
 func TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -536,9 +536,10 @@ func TestASubscriptionKeepsItsScheduleAfterItsProviderIsReplaced(t *testing.T) {
 	require.Equal(t, own, b.facts().Followed)
 }
 
-// TestInvoicesThatShowAPartAreReadAgain checks that invoices are read again if they show only a part of the billed
-// usage, even after the period is complete. After a change of the connection, the remaining usage is no longer awaited.
-func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
+// TestInvoicesOfPartlyBilledUsageAreReadAgain checks that invoices are read again if they show only a part of the
+// billed usage, even after the period is complete. After a change of the connection, the remaining usage is no longer
+// awaited.
+func TestInvoicesOfPartlyBilledUsageAreReadAgain(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -571,11 +572,11 @@ func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	require.Empty(t, facts.Invoices)
 }
 
-// TestWhatTheNextSubscriptionWasChargedIsNotReportedToTheFormerOne charges usage of a closed period at
+// TestUsageChargedToNextSubscriptionIsNotReportedToPreviousOne charges usage of a closed period at
 // the next subscription. A pass reads the previous subscription again once the next one has ended,
 // because the last invoice of the previous one is a draft. The charged usage is not reported to it
 // again.
-func TestWhatTheNextSubscriptionWasChargedIsNotReportedToTheFormerOne(t *testing.T) {
+func TestUsageChargedToNextSubscriptionIsNotReportedToPreviousOne(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.use("20")

@@ -50,7 +50,7 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	return h
 }
 
-func TestATenantSeesNothingOfAnother(t *testing.T) {
+func TestTenantCannotSeeDataOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	conn := dbtest.Conn(t)

@@ -36,7 +36,7 @@ func nextMonth(month metering.Range) metering.Range {
 	return metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
 }
 
-func TestATrialIsKeptWithItsPeriod(t *testing.T) {
+func TestTrialPeriodAndItsLateUsageCostNothing(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Currency: "USD", Trial: true})
@@ -56,7 +56,7 @@ func TestATrialIsKeptWithItsPeriod(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestWhatHasEndedIsKeptAsSuch(t *testing.T) {
+func TestEndedSubscriptionStillGetsUsageBeforeLastInvoice(t *testing.T) {
 	t.Parallel()
 	b, side := newReported(t)
 	require.Empty(t, b.outOfSync())

@@ -137,7 +137,7 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 	})
 }
 
-func TestEventsComeInWhileTheirChunkIsCompressed(t *testing.T) {
+func TestIngestContinuesDuringCompressionOfChunk(t *testing.T) {
 	t.Parallel()
 	old := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {

@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestNoKeyIsMadeWhileItsMakerIsRemoved creates keys as a member while the member is removed, and checks that none of
-// these keys stays live.
-func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
+// TestNoKeyOfConcurrentlyRemovedMemberStaysLive creates keys as a member while the member is removed, and checks that
+// none of these keys stays live.
+func TestNoKeyOfConcurrentlyRemovedMemberStaysLive(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)

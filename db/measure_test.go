@@ -286,9 +286,9 @@ func drawDefinition(t *rapid.T) reference.Definition {
 	}
 }
 
-// TestPropertyMetersCountWhatAModelCounts checks that reads of usage agree with a model that shares no code with them.
-// It sends events, redefines the meter, closes a period and erases a customer, in random order.
-func TestPropertyMetersCountWhatAModelCounts(t *testing.T) {
+// TestPropertyMetersCountLikeReferenceModel checks that reads of usage agree with a model that shares no code with
+// them. It sends events, redefines the meter, closes a period and erases a customer, in random order.
+func TestPropertyMetersCountLikeReferenceModel(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(rt *rapid.T) {
 		m := newMeasuring(t, rapid.SampledFrom([]string{"UTC", "Asia/Kathmandu"}).Draw(rt, "zone"))
@@ -356,9 +356,9 @@ func TestAnEventOfALanguageModelFeedsThreeMeters(t *testing.T) {
 	require.Equal(t, map[string]string{"input": "3750", "output": "930", "cost": "0.3"}, usage)
 }
 
-// TestAnEventWithoutAUsableValueIsStoredAndNamed checks that an event without a usable value is stored, and that its
+// TestOutcomeOfEventWithoutUsableValueNamesMeter checks that an event without a usable value is stored, and that its
 // outcome names the meter, the property and the rule. Other events are still counted.
-func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
+func TestOutcomeOfEventWithoutUsableValueNamesMeter(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
 	m.redefine(reference.Definition{Aggregation: "sum", ValueProperty: "v", Filters: []reference.Filter{reference.Where("g", "eq", `"a"`)}})
@@ -371,9 +371,9 @@ func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
 	require.Equal(t, "5/2 of 1", fmt.Sprint(sum, " of ", count))
 }
 
-// TestAnAuditFindsAWrongTotalOfAMeterWithAPath checks that the audit finds a wrong total of a meter with a value path.
+// TestAuditFindsWrongTotalOfMeterWithValuePath checks that the audit finds a wrong total of a meter with a value path.
 // Only a recount by the meter's own definition can find it.
-func TestAnAuditFindsAWrongTotalOfAMeterWithAPath(t *testing.T) {
+func TestAuditFindsWrongTotalOfMeterWithValuePath(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
 		m := newMeasuring(t, zone)

@@ -70,7 +70,7 @@ func audited(t *testing.T, tenant metering.TenantID) (actions []string) {
 	return actions
 }
 
-func TestMembersAreTheirTenants(t *testing.T) {
+func TestTenantCannotAccessMembersOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
@@ -97,7 +97,7 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	require.Equal(t, []bool{true}, live(t, store, name))
 }
 
-func TestAnEmailIsAMemberOnceWhateverItsCase(t *testing.T) {
+func TestTenantHasOneMemberPerEmailIgnoringCase(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	one, other := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
@@ -150,7 +150,7 @@ func TestATenantKeepsExactlyOneOwner(t *testing.T) {
 	require.Equal(t, map[metering.Role]int{metering.RoleOwner: 1, metering.RoleAdmin: 2}, roles)
 }
 
-func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *testing.T) {
+func TestSignInFailsAfterRemovalOrPasswordChangeOfMember(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
@@ -170,7 +170,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 }
 
-func TestASignInThatWaitsForAMembersRemovalIsNone(t *testing.T) {
+func TestSignInFailsIfMemberIsRemovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
@@ -192,7 +192,7 @@ func TestASignInThatWaitsForAMembersRemovalIsNone(t *testing.T) {
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(<-begun))
 }
 
-func TestEverySessionOfAMemberEndsAtOnceAndNobodyElses(t *testing.T) {
+func TestEndAllEndsOnlySessionsOfTheMember(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
@@ -202,7 +202,7 @@ func TestEverySessionOfAMemberEndsAtOnceAndNobodyElses(t *testing.T) {
 	require.Equal(t, []bool{false, false, true}, live(t, store, first, second, others))
 }
 
-func TestASignInComesBackOnce(t *testing.T) {
+func TestOIDCSignInStateIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
@@ -229,7 +229,7 @@ func TestASignInComesBackOnce(t *testing.T) {
 	require.Equal(t, theirs.ID.String(), kept.ClientID)
 }
 
-func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
+func TestMemberAndSessionChangesAreAudited(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)

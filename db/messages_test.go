@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
+func TestEveryMessageMatchesItsDocumentedSchema(t *testing.T) {
 	t.Parallel()
 	kinds := metering.MessageKind("").Values()
 	h := newHooked(t, kinds...)

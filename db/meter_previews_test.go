@@ -192,7 +192,7 @@ func TestAPreviewListsTheLargestDifferences(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4"}, names(), "values 9, -9, 8, 4")
 }
 
-func TestAPreviewIsBounded(t *testing.T) {
+func TestPreviewRefusesTooLargeRange(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
 	for i := range 3 {
@@ -229,9 +229,9 @@ func TestAPreviewIsBounded(t *testing.T) {
 	require.ErrorIs(t, preview(ctx, func(q *usage.PreviewQuery) { q.Search.Now = slow }), stop)
 }
 
-// TestAPreviewComparesWithTheDefinitionThatReadsUse checks that a preview compares with the definition that reads use,
+// TestPreviewComparesWithDefinitionUsedByReads checks that a preview compares with the definition that reads use,
 // while another definition is backfilled and while the meter is archived.
-func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
+func TestPreviewComparesWithDefinitionUsedByReads(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
 	day := metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}

@@ -146,7 +146,7 @@ func TestMigrated(t *testing.T) {
 	})
 }
 
-func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
+func TestMigrateDoesNotChangeSchemaOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, want string }{
 		"Former":  {`comment on table goose_db_version is null`, "migration 00001 does not match the one in this binary"},
@@ -177,7 +177,7 @@ func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestEveryTableSaysWhatItHolds(t *testing.T) {
+func TestEveryTableHasAComment(t *testing.T) {
 	t.Parallel()
 	rows, err := dbtest.Conn(t).Query(t.Context(), `
 		select relname from pg_class

@@ -30,7 +30,7 @@ func fillGroups(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, m meteri
 	require.NoError(t, err)
 }
 
-func TestTheGroupOfAnAlertIsCountedSeparately(t *testing.T) {
+func TestGroupOfAlertIsNotCountedInOtherGroup(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")
@@ -58,7 +58,7 @@ func TestTheGroupOfAnAlertIsCountedSeparately(t *testing.T) {
 	require.Equal(t, []string{"10:11", "20:20"}, w.thresholds(), "a new version of the meter has the group")
 }
 
-func TestAlertsOfGroupsKeepTheGroupsOfTheirMeter(t *testing.T) {
+func TestMeterKeepsGroupByWhileAlertUsesItsGroup(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAnUpdateIsInTheLogOnce(t *testing.T) {
+func TestRunUpdateIsInAuditLogOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

@@ -21,7 +21,7 @@ func (b *biller) outOfSync() []metering.CustomerID {
 	return page.Customers
 }
 
-func TestACustomerIsOutOfSyncUntilTheProviderKnowsOfEverything(t *testing.T) {
+func TestCustomerIsOutOfSyncUntilAllChangesAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	acme := []metering.CustomerID{b.customer.ID}
@@ -70,9 +70,9 @@ func (b *biller) sendNew(value string) ledger.Report {
 	return sent
 }
 
-// TestTheSearchForCustomersOutOfSyncReadsNoTerms replaces the stored terms with a value that cannot be decoded. The
+// TestOutOfSyncSearchReadsNoPriceTerms replaces the stored terms with a value that cannot be decoded. The
 // search depends only on the versions of the prices.
-func TestTheSearchForCustomersOutOfSyncReadsNoTerms(t *testing.T) {
+func TestOutOfSyncSearchReadsNoPriceTerms(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -98,7 +98,7 @@ func TestUsageThatArrivesLatePutsItsCustomerOutOfSync(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestCustomersOutOfSyncComeInPagesAndOfOneTenant(t *testing.T) {
+func TestOutOfSyncListsCustomersOfOneTenantInPages(t *testing.T) {
 	t.Parallel()
 	b, other := newBiller(t), newBiller(t)
 	want := []metering.CustomerID{b.customer.ID}
@@ -141,9 +141,9 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NotContains(t, tenants, b.tenant)
 }
 
-// TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn changes the late policy from report to adjust. Late usage
+// TestCustomerIsOutOfSyncAfterLatePolicyChangesToAdjust changes the late policy from report to adjust. Late usage
 // that was booked before stays unbilled, and later late usage is billed.
-func TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn(t *testing.T) {
+func TestCustomerIsOutOfSyncAfterLatePolicyChangesToAdjust(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
@@ -166,7 +166,7 @@ func TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsOutOfSyncOnceItIsReadToBeElsewhere(t *testing.T) {
+func TestCustomerIsOutOfSyncAfterReadFindsAnotherTarget(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -179,7 +179,7 @@ func TestACustomerIsOutOfSyncOnceItIsReadToBeElsewhere(t *testing.T) {
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "whoever has read it may have died before planning")
 }
 
-func TestACustomerIsOutOfSyncWhoseNewItemRefusesItsUsage(t *testing.T) {
+func TestCustomerIsOutOfSyncAfterFirstReportToNewItemIsRejected(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -196,7 +196,7 @@ func TestACustomerIsOutOfSyncWhoseNewItemRefusesItsUsage(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsOutOfSyncWhoseFormerReportTurnsOutToBeRejected(t *testing.T) {
+func TestCustomerIsOutOfSyncAfterReportToPreviousAccountIsRejected(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -220,7 +220,7 @@ func TestACustomerIsOutOfSyncWhoseFormerReportTurnsOutToBeRejected(t *testing.T)
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsInSyncOnceAllThatWasPlannedIsAccepted(t *testing.T) {
+func TestCustomerIsInSyncOnceAllPlannedReportsAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []billing.State{billing.Accepted, billing.InDoubt, billing.Rejected} {
 		b, month := newOldBiller(t)
@@ -240,7 +240,7 @@ func TestACustomerIsInSyncOnceAllThatWasPlannedIsAccepted(t *testing.T) {
 	}
 }
 
-func TestACustomerIsOutOfSyncWhoseReportWasDropped(t *testing.T) {
+func TestCustomerIsOutOfSyncAfterAcceptedReportIsRejected(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -257,7 +257,7 @@ func TestACustomerIsOutOfSyncWhoseReportWasDropped(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsNotOutOfSyncForWhatNobodyLooksForAnyMore(t *testing.T) {
+func TestUncountedReportOfPreviousSubscriptionLeavesCustomerInSync(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.accept()

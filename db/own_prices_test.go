@@ -193,9 +193,9 @@ func (l *ownPriceLife) expected(at time.Time) string {
 	return "0 "
 }
 
-// TestPricesOfALife compares the price of each month with the expected price, after random writes of meter, plan and
-// own prices.
-func TestPricesOfALife(t *testing.T) {
+// TestEachMonthHasExpectedPriceAfterRandomWrites compares the price of each month with the expected price, after random
+// writes of meter, plan and own prices.
+func TestEachMonthHasExpectedPriceAfterRandomWrites(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5 {
@@ -220,7 +220,7 @@ func (b *biller) setUnlessRefused(p billing.Price) error {
 	return err
 }
 
-func TestOwnPricesAreRefused(t *testing.T) {
+func TestInvalidOwnPricesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("0", "0", "1")
@@ -245,9 +245,9 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set(fee, this.End)))
 }
 
-// TestALaterPriceIsComparedWithTheSubscriptionsCurrency checks the impact of prices that begin with the next period on a
+// TestFuturePriceIsComparedWithCurrencyOfSubscription checks the impact of prices that begin with the next period on a
 // customer with a subscription in EUR, on a meter with a price in USD.
-func TestALaterPriceIsComparedWithTheSubscriptionsCurrency(t *testing.T) {
+func TestFuturePriceIsComparedWithCurrencyOfSubscription(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Currency: "EUR"})
@@ -271,9 +271,9 @@ func TestALaterPriceIsComparedWithTheSubscriptionsCurrency(t *testing.T) {
 	require.Zero(t, impact(billing.Price{}, "USD").Customers, "the currency of the version before")
 }
 
-// TestThePlansCurrencyIsComparedWithCustomersThatItCharges checks that a plan's price must have the currency of the
+// TestPlanPriceMustHaveCurrencyOfItsChargedCustomers checks that a plan's price must have the currency of the
 // customers that the price charges. A plan's price does not charge customers with an own price.
-func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
+func TestPlanPriceMustHaveCurrencyOfItsChargedCustomers(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("0", "0", "1")

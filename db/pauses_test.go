@@ -32,7 +32,7 @@ func (b *biller) resume(reason string) (ended bool) {
 	return ended
 }
 
-func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
+func TestPausedCustomerIsNotReported(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	sync := b.request()
@@ -70,7 +70,7 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	require.Len(t, b.audited("sync.resume"), 1)
 }
 
-func TestAPauseKeepsNobodyElseFromBeingSynced(t *testing.T) {
+func TestPauseDoesNotBlockOtherCustomers(t *testing.T) {
 	t.Parallel()
 	paused, b := newBiller(t), newBiller(t)
 	paused.pause("the receiver is being moved")
@@ -80,9 +80,9 @@ func TestAPauseKeepsNobodyElseFromBeingSynced(t *testing.T) {
 	require.Contains(t, open, ledger.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
 }
 
-// TestThePeriodsOfACustomerWhoIsPausedClose checks that a paused customer's usage is accepted, and that its fully
+// TestPeriodsOfPausedCustomerClose checks that a paused customer's usage is accepted, and that its fully
 // reported period closes.
-func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {
+func TestPeriodsOfPausedCustomerClose(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("3")
@@ -96,7 +96,7 @@ func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {
 	b.accept()
 }
 
-func TestCancelingEndsAPause(t *testing.T) {
+func TestCancelOfSyncEndsPause(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	sync := b.request()
@@ -109,9 +109,9 @@ func TestCancelingEndsAPause(t *testing.T) {
 	require.False(t, b.resume("again"))
 }
 
-// TestNobodyTakesASyncThatIsBeingCanceled checks that a pass does not begin a sync that is being canceled. Another
-// run, such as the successor of the canceled one, may begin a pass before the cancellation is committed.
-func TestNobodyTakesASyncThatIsBeingCanceled(t *testing.T) {
+// TestPassDoesNotBeginSyncDuringItsCancellation checks that a pass does not begin a sync that is being canceled.
+// Another run, such as the successor of the canceled one, may begin a pass before the cancellation is committed.
+func TestPassDoesNotBeginSyncDuringItsCancellation(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -141,9 +141,9 @@ func TestNobodyTakesASyncThatIsBeingCanceled(t *testing.T) {
 	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(canceled).Status, b.sync(later).Status})
 }
 
-// TestNothingIsPlannedOnceAPauseHasReturned checks that a plan that runs concurrently with a pause either precedes the
+// TestPlanFailsAfterPauseHasReturned checks that a plan that runs concurrently with a pause either precedes the
 // pause or fails with CodePaused.
-func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
+func TestPlanFailsAfterPauseHasReturned(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	for range 20 {
@@ -165,9 +165,9 @@ func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsPauseOfAnErasedCustomerEnds erases a customer of a provider with invoices, which still bills the
+// TestPausedErasedCustomerCanBeResumed erases a customer of a provider with invoices, which still bills the
 // customer. The clock of the process that pauses the customer is behind the clock of the process that erased it.
-func TestAnOperatorsPauseOfAnErasedCustomerEnds(t *testing.T) {
+func TestPausedErasedCustomerCanBeResumed(t *testing.T) {
 	t.Parallel()
 	b, _ := newReported(t)
 	_, err := b.erase()

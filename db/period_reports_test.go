@@ -32,7 +32,7 @@ func (b *biller) statement(at time.Time, page ledger.ReportPage) ledger.PeriodSt
 
 var allReports = ledger.ReportPage{Before: math.MaxInt64, Limit: 1000}
 
-func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
+func TestStatementIsReadWithConstantNumberOfSQLStatements(t *testing.T) {
 	t.Parallel()
 	few, month := newOldBiller(t)
 	few.plan(anew)
@@ -70,7 +70,7 @@ func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 	require.LessOrEqual(t, most, 19)
 }
 
-func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T) {
+func TestStatementListsReportsThatBillItsPeriodNewestFirst(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -115,7 +115,7 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 	require.EqualValues(t, 2, page.Reports.Items[0].Number)
 }
 
-func TestAStatementIsOfOnesOwnPeriodsOnly(t *testing.T) {
+func TestTenantCannotReadStatementOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newBiller(t), newBiller(t)
 	ours.use("1")

@@ -56,7 +56,7 @@ func at(text string) time.Time {
 	return t
 }
 
-func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
+func TestBillingScheduleBeginsInMonthOfCreationWithoutGaps(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-01-31T23:59:59Z"))
@@ -72,10 +72,10 @@ func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 	require.Len(t, b.billingPeriods(), 4)
 }
 
-// TestWhereTheStreamBeginsDoesNotDependOnWhoPlans checks that the start of the billing schedule depends on the times at
-// which events arrived, and not on earlier plans. The start is decided once, after the grace of the month before the
-// customer's creation.
-func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
+// TestStartOfBillingScheduleDoesNotDependOnEarlierPlans checks that the start of the billing schedule depends on the
+// times at which events arrived, and not on earlier plans. The start is decided once, after the grace of the month
+// before the customer's creation.
+func TestStartOfBillingScheduleDoesNotDependOnEarlierPlans(t *testing.T) {
 	t.Parallel()
 	may, june := "2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"
 	for name, c := range map[string]struct {
@@ -109,9 +109,9 @@ func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
 	}
 }
 
-// TestAStreamWithoutAProviderIsDecidedToo checks that the billing schedule is extended to an earlier month even without
-// a provider, which means without syncs.
-func TestAStreamWithoutAProviderIsDecidedToo(t *testing.T) {
+// TestBillingScheduleExtendsToEarlierMonthWithoutProvider checks that the billing schedule is extended to an earlier
+// month even without a provider, which means without syncs.
+func TestBillingScheduleExtendsToEarlierMonthWithoutProvider(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.exec(`update billing_connections set retired_at = now() where tenant_id = $1`, b.tenant)
@@ -129,7 +129,7 @@ func TestAStreamWithoutAProviderIsDecidedToo(t *testing.T) {
 	require.Len(t, b.billingPeriods(), 2)
 }
 
-func TestUsageFromBeforeTheStreamIsNeverBilled(t *testing.T) {
+func TestUsageBeforeBillingScheduleIsNeverBilled(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-20T00:00:00Z"))
@@ -139,7 +139,7 @@ func TestUsageFromBeforeTheStreamIsNeverBilled(t *testing.T) {
 	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
 }
 
-func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
+func TestBillingStartsAtTimeSetByOperator(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-01-20T00:00:00Z"))
@@ -165,7 +165,7 @@ func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
 	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05", "2026-03-01T05..2026-04-01T04"}, b.billingPeriods(), "across the change of the clocks")
 }
 
-func TestTheCurrentPeriodIsTheOneThatTheStreamWouldHave(t *testing.T) {
+func TestCurrentPeriodMatchesUnstoredBillingSchedule(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-20T00:00:00Z"))

@@ -16,9 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestATenantThatHoldsConnectionsLeavesOthersSome locks a tenant and sends many concurrent requests that read and
+// TestBusyTenantLeavesConnectionsToOtherTenants locks a tenant and sends many concurrent requests that read and
 // change its meter. It checks that another tenant's meters can be read meanwhile.
-func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
+func TestBusyTenantLeavesConnectionsToOtherTenants(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	busy, calm := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
@@ -61,9 +61,9 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	require.NoError(t, err, "every turn has ended")
 }
 
-// TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded checks that OpenWarm and OpenSmall open connections
+// TestPoolOpensSharedConnectionsBeforeFirstStatement checks that OpenWarm and OpenSmall open connections
 // before the first statement.
-func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) {
+func TestPoolOpensSharedConnectionsBeforeFirstStatement(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	watching, err := pgx.Connect(t.Context(), address)

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestManyOpenEventsOfOneTenantHideNobodyElses(t *testing.T) {
+func TestManyOpenEventsOfTenantDoNotHideEventsOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	many, b := newBiller(t), newBiller(t)
 	many.exec(`

@@ -72,7 +72,7 @@ func (b *biller) reportAll() (sum metering.Decimal) {
 	}
 }
 
-func TestAPlanSaysWhereTheCustomersSideHasToBeReadFirst(t *testing.T) {
+func TestPlanReportsThatCustomerStateMustBeReadFirst(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("10")
@@ -90,7 +90,7 @@ func TestAPlanSaysWhereTheCustomersSideHasToBeReadFirst(t *testing.T) {
 	require.Equal(t, ledger.Planned{ReadFirst: true}, b.plan(anew), "it is another customer's")
 }
 
-func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
+func TestWindowsExcludeUsageBilledByOtherConnections(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`delete from meter_prices where tenant_id = $1`, b.tenant)
@@ -109,7 +109,7 @@ func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
 	require.Equal(t, "14", m.Data.Meters[0].Amount.String())
 }
 
-func TestASubscriptionThatBeganEarlierIsNotReportedAgain(t *testing.T) {
+func TestUsageIsNotReportedAgainToSubscriptionWithEarlierStart(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t) // the clock shows the 15th
 	b.accept()
@@ -124,7 +124,7 @@ func TestASubscriptionThatBeganEarlierIsNotReportedAgain(t *testing.T) {
 	require.Equal(t, "1", b.reportAll().String())
 }
 
-func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
+func TestUsageAheadOfClockIsReportedInNextWindow(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -140,7 +140,7 @@ func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
 	require.Equal(t, "2", b.reportAll().String())
 }
 
-func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
+func TestInvoiceOfPeriodBeforeLinkDoesNotClosePeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("10")
@@ -157,7 +157,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	require.Equal(t, "10", b.reportAll().String())
 }
 
-func TestAQuantityThatIsOnItsWayHoldsUpNoClosing(t *testing.T) {
+func TestUndecidedQuantityDoesNotDelayClosing(t *testing.T) {
 	t.Parallel()
 	for _, item := range []billing.Destination{asRecord, asDelta} {
 		for outcome, late := range map[billing.State]string{billing.Accepted: "0", billing.Rejected: "0.25"} {
@@ -184,7 +184,7 @@ func TestAQuantityThatIsOnItsWayHoldsUpNoClosing(t *testing.T) {
 	}
 }
 
-func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
+func TestLastAggregationReportsTotalOfSubscriptionPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("10")

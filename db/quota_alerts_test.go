@@ -123,7 +123,7 @@ func TestAQuotaAlertReadsTheQuotasOfItsMeterAndGroup(t *testing.T) {
 	require.Empty(t, fired(none))
 }
 
-func TestADryRunOfAQuotaAlert(t *testing.T) {
+func TestDryRunOfQuotaAlertReturnsPastFirings(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	w.created(w.now.AddDate(0, 0, -124))

@@ -201,7 +201,7 @@ func (m *quotaModel) requireLevels(*rapid.T) {
 	}
 }
 
-func TestPropertyQuotasCountWhatAModelCounts(t *testing.T) {
+func TestPropertyQuotasCountLikeReferenceModel(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(rt *rapid.T) {
 		m := &quotaModel{limited: newLimited(t), now: november, quotas: map[string]modelledQuota{}, reservations: map[string]*modelledReservation{}}

@@ -160,7 +160,7 @@ func TestACustomersQuotaReplacesThatOfItsPlan(t *testing.T) {
 	require.Len(t, levels, 1)
 }
 
-func TestAReservationIsUsedOnce(t *testing.T) {
+func TestReservationIsSettledOnce(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
 	l.quota("10", metering.HardQuota, metering.PerBilling)
@@ -188,7 +188,7 @@ func TestAReservationIsUsedOnce(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(l.reserve(november, "one", "6").Err))
 }
 
-func TestWhatIsReleasedOrExpiredIsFree(t *testing.T) {
+func TestReleasedAndExpiredReservationsFreeTheQuota(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
 	l.quota("10", metering.HardQuota, metering.PerMonth)
@@ -260,7 +260,7 @@ func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	require.Equal(t, "100", l.check(november, "0").Tightest.Reserved.String())
 }
 
-func TestQuotasOfGroupsKeepTheGroupsOfTheirMeter(t *testing.T) {
+func TestMeterKeepsGroupByWhileQuotaUsesItsGroup(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
 	set := l.quota("1", metering.HardQuota, metering.PerDay, ofModel("a"))
@@ -277,7 +277,7 @@ func TestQuotasOfGroupsKeepTheGroupsOfTheirMeter(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "the group_by that is backfilling has no such group")
 }
 
-func TestReservationsAreForgottenLongAfterTheyExpire(t *testing.T) {
+func TestSweepDeletesReservationsExpiredBeforeInstant(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	l := newLimitedOn(t, store)
@@ -304,7 +304,7 @@ func TestASettlementStoresAllOfItsEventsOrNone(t *testing.T) {
 	require.Equal(t, "6", l.check(november, "0").Tightest.Reserved.String())
 }
 
-func TestAnIDIsUsedAgainForAnotherReservation(t *testing.T) {
+func TestReservationIDCanBeReusedAfterSweep(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	l := newLimitedOn(t, store)
@@ -324,7 +324,7 @@ func TestAnIDIsUsedAgainForAnotherReservation(t *testing.T) {
 	require.Equal(t, "2", l.check(november, "0").Tightest.Used.String())
 }
 
-func TestTheGroupOfAQuotaIsCountedSeparately(t *testing.T) {
+func TestGroupOfQuotaIsNotCountedInOtherGroup(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
 	l.quota("10", metering.HardQuota, metering.PerLifetime, ofModel("a"))

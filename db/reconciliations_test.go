@@ -100,7 +100,7 @@ func (b *books) audited() (all []string) {
 	return all
 }
 
-func TestAReconciliationShowsBothSides(t *testing.T) {
+func TestReconciliationShowsReportedAndInvoicedQuantities(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
@@ -152,7 +152,7 @@ func TestAReconciliationShowsBothSides(t *testing.T) {
 	require.NotNil(t, r.DecidedAt)
 }
 
-func TestInvoicesOfTestModeAreOfPeriodsThatClosedInIt(t *testing.T) {
+func TestPeriodClosedInTestModeUsesOnlyTestModeInvoices(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.closed(b.month)
@@ -237,7 +237,7 @@ func TestReconciliationsAreFilteredAndPaged(t *testing.T) {
 	require.Empty(t, b.list(ledger.ReconciliationFilter{Period: math.MaxInt64}))
 }
 
-func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
+func TestPeriodBilledWithoutInvoicesIsNotReconciled(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
@@ -251,9 +251,9 @@ func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
-// TestWhatIsNotSettledIsListed checks that Unresolved skips reconciliations that agree, and those on which an operator
-// has decided.
-func TestWhatIsNotSettledIsListed(t *testing.T) {
+// TestUnresolvedSkipsAgreedAndDecidedReconciliations checks that Unresolved skips reconciliations that agree, and those
+// on which an operator has decided.
+func TestUnresolvedSkipsAgreedAndDecidedReconciliations(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	var want []string
@@ -339,7 +339,7 @@ func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
 	}
 }
 
-func TestOperatorsWhoDecideAtOnceDecideOneAfterAnother(t *testing.T) {
+func TestConcurrentDecisionsOnReconciliationAreSerialized(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
@@ -362,7 +362,7 @@ func TestOperatorsWhoDecideAtOnceDecideOneAfterAnother(t *testing.T) {
 	require.Zero(t, repeated)
 }
 
-func TestOnlyATenantsOwnReconciliationIsDecidedOn(t *testing.T) {
+func TestTenantCannotDecideReconciliationOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newBooks(t), newBooks(t)
 	period := theirs.closed(theirs.month)

@@ -290,7 +290,7 @@ func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 	return m
 }
 
-func TestPropertyWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
+func TestPropertyReceiverTotalsEqualTheBill(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	histories.Check(t, func(rt *rapid.T) {
@@ -305,10 +305,10 @@ func TestPropertyWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	})
 }
 
-// TestPropertyWhateverAccountIsUsedNothingIsBilledTwice checks that usage is billed exactly once when accounts change.
+// TestPropertyAccountsTogetherBillUsageOnce checks that usage is billed exactly once when accounts change.
 // The totals of all accounts add up to the usage, for any received responses, once an operator has resolved the unknown
 // outcomes.
-func TestPropertyWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
+func TestPropertyAccountsTogetherBillUsageOnce(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	accounts := []string{"https://1.example.com/", "https://2.example.com/", "https://3.example.com/"}

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAnOutstandingReportIsHandedOutAgain(t *testing.T) {
+func TestPlanReturnsOutstandingReportAgain(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -32,7 +32,7 @@ func TestAnOutstandingReportIsHandedOutAgain(t *testing.T) {
 	require.Equal(t, "2", b.says(next.ID).Data.Meters[0].Usage.String())
 }
 
-func TestARefusedReportIsReplacedByTheNextNumber(t *testing.T) {
+func TestRejectedReportIsReplacedByReportWithNextNumber(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -45,7 +45,7 @@ func TestARefusedReportIsReplacedByTheNextNumber(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "what is decided is never sent again")
 }
 
-func TestALeaseKeepsOthersFromSending(t *testing.T) {
+func TestLeaseBlocksSecondLeaseOfReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -68,7 +68,7 @@ func TestALeaseKeepsOthersFromSending(t *testing.T) {
 	b.lease(s.ID)
 }
 
-func TestASecondCompletionChangesNothing(t *testing.T) {
+func TestSecondCompletionOfReportChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -131,7 +131,7 @@ func TestARefusedAttemptLeavesAReportPlanned(t *testing.T) {
 	require.Equal(t, billing.Rejected, state)
 }
 
-func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
+func TestPlanFailsWithoutProvider(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -143,7 +143,7 @@ func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }
 
-func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
+func TestTenantCannotUseReportsOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newBiller(t), newBiller(t)
 	mine.use("1")
@@ -167,7 +167,7 @@ func (b *biller) take(after int64) ledger.Planned {
 	return planned
 }
 
-func TestAReportIsLeasedAsItIsPlanned(t *testing.T) {
+func TestPlanWithLeaseLeasesPlannedReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("5")
@@ -192,7 +192,7 @@ func TestAReportIsLeasedAsItIsPlanned(t *testing.T) {
 	require.Nil(t, b.plan(0).Leased, "nobody has asked for it")
 }
 
-func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
+func TestRecordAcceptedStoresSyncWithAcceptedReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("5")
@@ -215,9 +215,9 @@ func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
 	require.Nil(t, none.Leased)
 }
 
-// TestTheLastStatementIsThatOfTheLastPeriod checks that two open periods are reported one after the other, and that
-// More is set for the first.
-func TestTheLastStatementIsThatOfTheLastPeriod(t *testing.T) {
+// TestStatementsOfOpenPeriodsArePlannedOldestFirst checks that two open periods are reported one after the other, and
+// that More is set for the first.
+func TestStatementsOfOpenPeriodsArePlannedOldestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	before := billing.CalendarPeriod(b.now, time.UTC).Start.Add(-time.Hour)

@@ -65,7 +65,7 @@ var receivers = []receiver{
 	}},
 }
 
-func TestAnOperatorResolvesWhatIsInDoubtAtAFormerConnection(t *testing.T) {
+func TestOperatorResolvesReportInDoubtAtPreviousConnection(t *testing.T) {
 	t.Parallel()
 	rests := map[billing.State]string{billing.Accepted: "", billing.Rejected: "13"}
 	for _, from := range receivers {
@@ -94,7 +94,7 @@ func TestAnOperatorResolvesWhatIsInDoubtAtAFormerConnection(t *testing.T) {
 	}
 }
 
-func TestAnOperatorResolvesWhatIsInDoubtAtThePresentConnection(t *testing.T) {
+func TestOperatorResolvesReportInDoubtAtActiveConnection(t *testing.T) {
 	t.Parallel()
 	for outcome, rest := range map[billing.State]string{billing.Accepted: "0", billing.Rejected: "10"} {
 		b, month := newOldBiller(t)
@@ -113,7 +113,7 @@ func TestAnOperatorResolvesWhatIsInDoubtAtThePresentConnection(t *testing.T) {
 	}
 }
 
-func TestOnlyATenantsOwnReportIsResolved(t *testing.T) {
+func TestTenantCannotResolveReportOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newBiller(t), newBiller(t)
 	mine.use("1")

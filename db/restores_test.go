@@ -93,7 +93,7 @@ func (b *biller) keep(value string) metering.Event {
 	return event
 }
 
-func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
+func TestReceiverGetsCorrectedStatementsAfterRestore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sentAgain bool
@@ -142,8 +142,8 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 }
 
 // TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce makes the backup while a statement that includes late
-// usage is planned and its period is closed. The statement arrives after the backup. After the restore, it is sent again,
-// and a new statement of the closed period includes the late usage too. The next period does not bill it.
+// usage is planned and its period is closed. The statement arrives after the backup. After the restore, it is sent
+// again, and a new statement of the closed period includes the late usage too. The next period does not bill it.
 func TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -180,10 +180,10 @@ func TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce(t *testing.T) 
 	require.Empty(t, after.outOfSync())
 }
 
-// TestAReceiverThatIsReplacedAfterARestoreKeepsItsUnits makes the backup while a statement of 5 more units is planned.
+// TestNewReceiverDoesNotGetUnitsInDoubtAfterRestore makes the backup while a statement of 5 more units is planned.
 // The statement arrives after the backup, and the receiver is replaced after the restore. The new receiver gets these
 // units only after an operator decides that they did not arrive.
-func TestAReceiverThatIsReplacedAfterARestoreKeepsItsUnits(t *testing.T) {
+func TestNewReceiverDoesNotGetUnitsInDoubtAfterRestore(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -208,9 +208,9 @@ func TestAReceiverThatIsReplacedAfterARestoreKeepsItsUnits(t *testing.T) {
 	require.Equal(t, "7", after.accept().Data.Meters[0].Usage.String())
 }
 
-// TestARestoredPeriodClosesOnceItsGraceIsOverAgain checks that a restored period accepts events that are sent again for
+// TestRestoredPeriodClosesAfterANewGrace checks that a restored period accepts events that are sent again for
 // the duration of the grace, before it closes.
-func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
+func TestRestoredPeriodClosesAfterANewGrace(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -235,7 +235,7 @@ func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
 	require.Equal(t, "15", usage.String())
 }
 
-func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
+func TestRestoreRaisesEpochsAndSkipsUsedIDs(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	owner := dbtest.Owner(t, address)
@@ -251,9 +251,9 @@ func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
 }
 
-// TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown checks KnownAt of a customer that no pass reads between
+// TestKnownAtIsThatOfTheFirstUnreadRestore checks KnownAt of a customer that no pass reads between
 // two restores. KnownAt keeps its value of the first restore, even if another customer's usage was reported since.
-func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
+func TestKnownAtIsThatOfTheFirstUnreadRestore(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	owner, b, other := dbtest.Owner(t, address), newBillerAt(t, store, address), newBillerAt(t, store, address)
@@ -292,9 +292,9 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
 }
 
-// TestAReportToAPreviousCustomerAtTheProviderIsNotSentUnread links the customer to cus_2 after a restore. The totals of
-// cus_2 are read, and those of cus_1 are not. They may include the report to cus_1, so it is not sent again.
-func TestAReportToAPreviousCustomerAtTheProviderIsNotSentUnread(t *testing.T) {
+// TestReportToPreviousProviderCustomerWaitsForReadAfterRestore links the customer to cus_2 after a restore. The totals
+// of cus_2 are read, and those of cus_1 are not. They may include the report to cus_1, so it is not sent again.
+func TestReportToPreviousProviderCustomerWaitsForReadAfterRestore(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	owner, b := dbtest.Owner(t, address), newBillerAt(t, store, address)

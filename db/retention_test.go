@@ -155,7 +155,7 @@ func TestDroppingEventsChangesNoTotal(t *testing.T) {
 	}
 }
 
-func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
+func TestOnlyWholeHoursAreReadBeforeRetentionEdge(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
@@ -202,7 +202,7 @@ func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 }
 
-func TestAKeyBehindTheEdgeIsRejectedRatherThanCountedTwice(t *testing.T) {
+func TestEventWithKeyBeforeRetentionEdgeIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
@@ -229,7 +229,7 @@ func TestAKeyBehindTheEdgeIsRejectedRatherThanCountedTwice(t *testing.T) {
 	require.Zero(t, k.count(`select count(*) from forgotten_days`))
 }
 
-func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
+func TestRetentionKeepsEventsThatBillingMayNeed(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
@@ -283,7 +283,7 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	require.Equal(t, fmt.Sprint(kept), totals[1].Usage.String(), "from the edge on")
 }
 
-func TestHowYoungACustomerIsIsAskedOfTheTimeGiven(t *testing.T) {
+func TestRetainMeasuresCustomerAgeAtGivenTime(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
@@ -299,7 +299,7 @@ func TestHowYoungACustomerIsIsAskedOfTheTimeGiven(t *testing.T) {
 	require.True(t, k.edge().After(k.daysAgo(60)))
 }
 
-func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
+func TestIngestContinuesWhileRetentionEdgeMoves(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {
 		k := newKeeper(t, store, conn, "UTC")
@@ -367,9 +367,9 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 	})
 }
 
-// TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone uses a subscription's period that begins and ends in the
+// TestBilledLateUsageIsKeptAfterItsEventsAreDropped uses a subscription's period that begins and ends in the
 // middle of an hour, so that its late usage is counted from events.
-func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
+func TestBilledLateUsageIsKeptAfterItsEventsAreDropped(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
@@ -422,9 +422,9 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	retain()
 }
 
-// TestWhatCameLateInAPartOfAnHourKeepsItsValue uses periods of two billing schedules that border on each other in the
+// TestLateUsageInPartialHourKeepsItsValue uses periods of two billing schedules that border on each other in the
 // middle of an hour, so that late usage is counted from events. The value property of the meter changes twice.
-func TestWhatCameLateInAPartOfAnHourKeepsItsValue(t *testing.T) {
+func TestLateUsageInPartialHourKeepsItsValue(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	now := b.now
@@ -485,9 +485,9 @@ func TestWhatCameLateInAPartOfAnHourKeepsItsValue(t *testing.T) {
 	requireLate("44")
 }
 
-// TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses makes the settlement of one customer's late usage fail. Only
+// TestFailedSettlementOfLateUsageDelaysOnlyItsCustomer makes the settlement of one customer's late usage fail. Only
 // that settlement is delayed, and no events are dropped until it succeeds.
-func TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses(t *testing.T) {
+func TestFailedSettlementOfLateUsageDelaysOnlyItsCustomer(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	now := clock.Now()

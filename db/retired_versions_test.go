@@ -92,7 +92,7 @@ func usageOf(t testing.TB, store *db.DB, tenant metering.TenantID, r metering.Ra
 	return windows
 }
 
-func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {
+func TestMeterHasAtMostTenPreviousVersionsUntilTheyAreDropped(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)

@@ -271,7 +271,7 @@ func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
 	}
 }
 
-func TestLateUsageIsBilledRevenueOnceItIsBookedAsThat(t *testing.T) {
+func TestBookedLateUsageIsBilledOrUnbilledRevenueByPolicy(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[metering.LatePolicy]string{
 		metering.AdjustLate: "billed 15, estimated 0, unbilled 0, of 1",
@@ -296,7 +296,7 @@ func TestLateUsageIsBilledRevenueOnceItIsBookedAsThat(t *testing.T) {
 	}
 }
 
-func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
+func TestRevenueIncludesPeriodsThatEndInRequestedMonths(t *testing.T) {
 	t.Parallel()
 	b, _, month := newLongAgo(t)
 	b.use("10")
@@ -314,9 +314,9 @@ func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
 	}
 }
 
-// TestReadsOfAllCustomersLetOthersGoFirst checks that operations over all customers yield to other callers at least
+// TestReadsOfAllCustomersYieldToOtherCallers checks that operations over all customers yield to other callers at least
 // twice. If a yield fails, the operation fails with the same error.
-func TestReadsOfAllCustomersLetOthersGoFirst(t *testing.T) {
+func TestReadsOfAllCustomersYieldToOtherCallers(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	_, err := dbtest.Conn(t).Exec(t.Context(), `

@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestATenantHasABoundedNumberOfEachEntry fills a tenant up to one entry less than each bound, and checks that it
-// accepts only one more.
-func TestATenantHasABoundedNumberOfEachEntry(t *testing.T) {
+// TestMetersPlansMembersAndPricesOfTenantAreBounded fills a tenant up to one entry less than each bound, and checks
+// that it accepts only one more.
+func TestMetersPlansMembersAndPricesOfTenantAreBounded(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -70,9 +70,9 @@ func TestATenantHasABoundedNumberOfEachEntry(t *testing.T) {
 	requireOneMore("own prices", set)
 }
 
-// TestTheBytesOfACatalogAreBounded fills a tenant up to fewer bytes than each bound, and checks that it accepts only one
-// more price or meter.
-func TestTheBytesOfACatalogAreBounded(t *testing.T) {
+// TestBytesOfPricesAndFiltersAreBounded fills a tenant up to fewer bytes than each bound, and checks that it accepts
+// only one more price or meter.
+func TestBytesOfPricesAndFiltersAreBounded(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

@@ -54,7 +54,7 @@ func TestAnAlteredSecretDoesNotOpen(t *testing.T) {
 	}
 }
 
-func TestANewKeySealsAndTheOldOneStillOpens(t *testing.T) {
+func TestNewKeySealsAndPreviousKeyStillOpens(t *testing.T) {
 	t.Parallel()
 	old := keyring(t, testKey("2025", 1))
 	sealed, err := old.Seal(7, seal.ProviderSecret, []byte("whsec_x"))

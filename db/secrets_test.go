@@ -74,9 +74,9 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 	}
 }
 
-// TestEveryColumnOfBytesIsSealedAHashOrNoSecret fails if a bytea column is added and not listed here. A new column with
+// TestEveryByteaColumnIsClassified fails if a bytea column is added and not listed here. A new column with
 // secrets must also be added to the columns that Rewrap seals again.
-func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
+func TestEveryByteaColumnIsClassified(t *testing.T) {
 	t.Parallel()
 	rows, err := dbtest.Conn(t).Query(t.Context(), `
 		select c.relname || '.' || a.attname

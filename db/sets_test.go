@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
+func TestCheckConstraintsListValuesOfTheCode(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string][]string{
 		"tenants idempotency_conflicts":      words(metering.ConflictPolicy("").Values()),

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
-func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
+func TestKeyHoldsNoMoreUnitsThanWereFreeBeforeTake(t *testing.T) {
 	t.Parallel()
 	s := fair.NewShares[string](16)
 	require.True(t, s.Take("a", 8))
@@ -80,8 +80,8 @@ func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	})
 }
 
-// TestAHolderThatGivesUpWaitingHasNoPlace cancels a holder while it yields, and checks that it holds no unit.
-func TestAHolderThatGivesUpWaitingHasNoPlace(t *testing.T) {
+// TestCanceledYieldReleasesTheUnit cancels a holder while it yields, and checks that it holds no unit.
+func TestCanceledYieldReleasesTheUnit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := fair.NewShares[string](1)
@@ -129,7 +129,7 @@ func TestPropertySharesAddUp(t *testing.T) {
 	})
 }
 
-func TestThoseWhoWaitAreLetInByTurns(t *testing.T) {
+func TestUnitIsGivenToWaitingKeysInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := fair.NewShares[string](1)
@@ -161,7 +161,7 @@ func TestThoseWhoWaitAreLetInByTurns(t *testing.T) {
 	})
 }
 
-func TestWhoStopsWaitingHoldsUpNobody(t *testing.T) {
+func TestCanceledWaitDoesNotBlockOtherCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := fair.NewShares[string](1)

@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestStatementsEndingInAMonth checks that a period that ends in the middle of a month belongs to that month. A period
-// that ends at the first instant of a month belongs to the month before.
-func TestStatementsEndingInAMonth(t *testing.T) {
+// TestStatementsEndingSelectsPeriodsByTheirEnd checks that a period that ends in the middle of a month belongs to that
+// month. A period that ends at the first instant of a month belongs to the month before.
+func TestStatementsEndingSelectsPeriodsByTheirEnd(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAStatementSaysWhatTheCustomerOwes(t *testing.T) {
+func TestStatementContainsUsageAndAmountOfEachMeter(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.price("10", "100", "0.005")
@@ -40,7 +40,7 @@ func TestAStatementSaysWhatTheCustomerOwes(t *testing.T) {
 	require.Contains(t, string(body), `"usage":141.75`)
 }
 
-func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
+func TestUnchangedStatementIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -59,7 +59,7 @@ func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
 	require.Empty(t, b.plan(anew).Send)
 }
 
-func TestARefusedPeriodDoesNotHoldBackTheNext(t *testing.T) {
+func TestRejectedStatementDoesNotDelayStatementOfNextPeriod(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
@@ -113,7 +113,7 @@ func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestAMeterThatGotItsPriceLaterIsNotBilledAgainElsewhere(t *testing.T) {
+func TestMeterPricedLaterIsNotBilledAgainByAnotherConnection(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("4")
@@ -138,7 +138,7 @@ func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
 	}
 }
 
-func TestAnExcludedMeterStaysAsItWasReported(t *testing.T) {
+func TestExcludedMeterKeepsReportedUsageInStatement(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("5")

@@ -42,7 +42,7 @@ func (b *biller) sync(id uuid.UUID) metering.Sync {
 	return s
 }
 
-func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
+func TestPassAnswersRequestsMadeBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	first := b.request()
@@ -81,7 +81,7 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, b.sync(third).Status)
 }
 
-func TestRequestsThatNoPassHasTakenShareASync(t *testing.T) {
+func TestRequestsBeforeNextPassShareOneSync(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	first := b.request()
@@ -138,7 +138,7 @@ func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
 	require.Equal(t, []int{requests, requests}, []int{answered, published})
 }
 
-func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
+func TestSyncLinesShowReportOfEachMeter(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update meters set usage_scale = 2 where tenant_id = $1`, b.tenant)
@@ -167,7 +167,7 @@ func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
 	require.False(t, b.begin().Reads)
 }
 
-func TestAFailedPassSaysWhatToDo(t *testing.T) {
+func TestFailedPassStoresErrorInSync(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	id := b.request()
@@ -176,7 +176,7 @@ func TestAFailedPassSaysWhatToDo(t *testing.T) {
 	require.Equal(t, "save another URL", b.sync(id).Error)
 }
 
-func TestOnlyARequestThatNobodyTookIsWithdrawn(t *testing.T) {
+func TestOnlyRequestWithoutPassIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	taken := b.request()
@@ -199,7 +199,7 @@ func TestASyncNeedsAProvider(t *testing.T) {
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }
 
-func TestSyncsOfATenantAreItsOwn(t *testing.T) {
+func TestTenantCannotUseSyncsOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newBiller(t), newBiller(t)
 	id := mine.request()

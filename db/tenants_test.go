@@ -17,9 +17,9 @@ import (
 
 func inZone(zone string) db.TenantChange { return db.TenantChange{Timezone: &zone} }
 
-// TestAnotherZoneCountsEveryMeterAnewAndExactly changes the time zone twice while events are ingested, and compares the
+// TestTimeZoneChangeRecountsEveryMeterExactly changes the time zone twice while events are ingested, and compares the
 // rollups with a recount.
-func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
+func TestTimeZoneChangeRecountsEveryMeterExactly(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -59,7 +59,7 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 	}
 }
 
-func TestTheZoneOfBilledCustomersStays(t *testing.T) {
+func TestTimeZoneOfTenantWithBillingPeriodCannotChange(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	mine, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID

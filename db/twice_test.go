@@ -55,9 +55,9 @@ func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
 	return ids
 }
 
-// TestWhateverIsDoneTwiceAtOnceIsDoneOnce runs each step of a report twice concurrently, and requires that the step
+// TestConcurrentReportStepsTakeEffectOnce runs each step of a report twice concurrently, and requires that the step
 // takes effect once. It uses six hours, because each hour has its own series and therefore its own report.
-func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
+func TestConcurrentReportStepsTakeEffectOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b, month := newOldBiller(t)
@@ -138,7 +138,7 @@ func TestASeriesHasOneOutstandingReport(t *testing.T) {
 	}
 }
 
-func TestManyAtOncePlanTheSameReport(t *testing.T) {
+func TestConcurrentPlansContainTheSameReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	for round := range 10 {

@@ -132,9 +132,9 @@ func TestUncountedEventsAreListedByMeterTheLatestReceivedFirst(t *testing.T) {
 	require.Equal(t, []any{`{"cost": 1, "tokens": "many"}`, november.Add(time.Hour), []usage.Counting{{MeterSlug: "cost"}}}, []any{string(listed.Properties), listed.IngestedAt, listed.CountedBy})
 }
 
-// TestTwoProcessesKeepOneBoundOfUncountedEvents checks that two processes together store no more uncounted events of a
+// TestTwoProcessesShareTheBoundOfUncountedEvents checks that two processes together store no more uncounted events of a
 // meter and an hour than the bound. Each process collects no more than the bound either.
-func TestTwoProcessesKeepOneBoundOfUncountedEvents(t *testing.T) {
+func TestTwoProcessesShareTheBoundOfUncountedEvents(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -280,7 +280,7 @@ func TestDeletedEventsAreNotListedAsUncounted(t *testing.T) {
 	})
 }
 
-func TestOldUncountedEventsAreForgotten(t *testing.T) {
+func TestOldUncountedEventsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	s := newSampling(t, store, dbtest.Tenant(t, store).ID)

@@ -51,7 +51,7 @@ func TestUsageThatNoPriceByDimensionChargesIsUnrated(t *testing.T) {
 	require.False(t, slices.ContainsFunc(b.unpriced(month.End), func(line string) bool { return line == "acme tokens unpriced_dimension closed: 12 of 2, none" }))
 }
 
-func TestTheTermsByWhichEventsAreWarnedAbout(t *testing.T) {
+func TestDimensionTermsAreThoseThatChargeTheCustomer(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
 	read := func(customer string) (by []string) {

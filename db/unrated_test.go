@@ -80,10 +80,10 @@ func estimates(lines []ledger.UnratedUsage) map[string]string {
 	return text
 }
 
-// TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills checks that the estimates equal the charges of the statements
+// TestUnratedEstimatesEqualUnbilledChargesOfStatements checks that the estimates equal the charges of the statements
 // to the digit. First a webhook bills all meters except the one without a price, then no provider bills, then Stripe
 // bills some customers.
-func TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills(t *testing.T) {
+func TestUnratedEstimatesEqualUnbilledChargesOfStatements(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 20)
 	w.use(metering.Range{Start: w.now, End: w.month.End}, 1)
@@ -142,7 +142,7 @@ func TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills(t *testing.T) {
 	}
 }
 
-func TestUnratedUsageNamesWhyTheProviderTakesNone(t *testing.T) {
+func TestUnratedUsageHasReasonWhyProviderDoesNotBillIt(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -162,9 +162,9 @@ func TestUnratedUsageNamesWhyTheProviderTakesNone(t *testing.T) {
 	require.Equal(t, []string{"before_subscription  120 10.1"}, reasons())
 }
 
-// TestATenantThatOnlyMetersHasNoUnratedUsage checks that a tenant with neither prices nor a provider has no unrated
-// usage.
-func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
+// TestTenantWithoutPricesAndProviderHasNoUnratedUsage checks that a tenant with neither prices nor a provider has no
+// unrated usage.
+func TestTenantWithoutPricesAndProviderHasNoUnratedUsage(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -179,9 +179,9 @@ func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
 	require.Empty(t, totals)
 }
 
-// TestUsageThatBringsTheFirstPeriodForwardIsBilled checks that usage is not unrated if it moves the first period to an
+// TestUsageThatMovesFirstPeriodEarlierIsNotUnrated checks that usage is not unrated if it moves the first period to an
 // earlier month. Events can move the first period until its start is decided.
-func TestUsageThatBringsTheFirstPeriodForwardIsBilled(t *testing.T) {
+func TestUsageThatMovesFirstPeriodEarlierIsNotUnrated(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.created(month.Start.Add(time.Hour))

@@ -400,9 +400,9 @@ func usedBy(t *testing.T, store *db.DB, customers int, times ...time.Time) (mete
 	return tenant.ID, meter
 }
 
-// TestABreakdownBoundsTheSumsOfCutHours checks that Bounds.Sums limits the sums of both partial hours of the range
+// TestBreakdownLimitsSumsOfPartialHours checks that Bounds.Sums limits the sums of both partial hours of the range
 // together.
-func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
+func TestBreakdownLimitsSumsOfPartialHours(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant, meter := usedBy(t, store, 3, planStart.Add(30*time.Minute), planStart.Add(5*time.Hour))
@@ -419,7 +419,7 @@ func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
 	requireInvalid(t, err, "query.start")
 }
 
-func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
+func TestBreakdownByCustomerYieldsAndLimitsItsBatches(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant, meter := usedBy(t, store, 17, planStart)
@@ -439,9 +439,9 @@ func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
 	requireInvalid(t, err, "query.end")
 }
 
-// TestReadsOfTooMuchUsageNameTheRange checks that a read is refused because of its range if its statement exceeds the
-// time limit of the database.
-func TestReadsOfTooMuchUsageNameTheRange(t *testing.T) {
+// TestUsageReadThatTimesOutIsRefusedForItsRange checks that a read is refused because of its range if its statement
+// exceeds the time limit of the database.
+func TestUsageReadThatTimesOutIsRefusedForItsRange(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	tenant, meter := usedBy(t, store, 1, planStart)

@@ -128,7 +128,7 @@ func (h *hooked) read() metering.Endpoint {
 	return e
 }
 
-func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
+func TestEndpointGetsMessagesOfItsEventTypesOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	failures := h.add(metering.MessageSyncFailed)
@@ -154,7 +154,7 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 	require.Nil(t, h.claim())
 }
 
-func TestWhereNobodyListensNothingIsKept(t *testing.T) {
+func TestMessageWithoutListeningEndpointIsNotStored(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessagePeriodClosed)
 	h.happen("")
@@ -171,7 +171,7 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	require.Zero(t, messages)
 }
 
-func TestADeliveryWhoseSenderDiedIsClaimedAgainWithTheSameBytes(t *testing.T) {
+func TestDeliveryWithExpiredLeaseIsClaimedAgainUnchanged(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -189,7 +189,7 @@ func TestADeliveryWhoseSenderDiedIsClaimedAgainWithTheSameBytes(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
+func TestMessageFailsAfterTenAttempts(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -217,7 +217,7 @@ func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-func TestAFailingEndpointBacksOffAndHoldsNothingUpForLong(t *testing.T) {
+func TestFailingEndpointBacksOffUntilDeliverySucceeds(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	for range 3 {
@@ -242,7 +242,7 @@ func TestAFailingEndpointBacksOffAndHoldsNothingUpForLong(t *testing.T) {
 	require.NotNil(t, h.claim(), "and another at once")
 }
 
-func TestAnotherAddressIsToldAtOnceWhatTheFormerDidNotTake(t *testing.T) {
+func TestNewURLGetsUndeliveredMessagesImmediately(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -292,7 +292,7 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 	}
 }
 
-func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
+func TestConcurrentWorkersBeginOneRunForDueDeliveries(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	require.False(t, h.wanted())
@@ -327,9 +327,9 @@ func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
 	require.True(t, h.wanted(), "its run has ended")
 }
 
-// TestEveryMessageIsDeliveredWhateverHappensAtOnce claims and settles deliveries in several lanes while messages
+// TestEveryMessageIsDeliveredDuringConcurrentChanges claims and settles deliveries in several lanes while messages
 // arrive, the endpoint is updated, and messages are redelivered.
-func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
+func TestEveryMessageIsDeliveredDuringConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	const messages = 60
@@ -390,7 +390,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	require.Len(t, h.deliveries(), messages)
 }
 
-func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
+func TestTenantHasOneWebhookPerURL(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	same := metering.Endpoint{URL: h.hook.URL, EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: []byte("s")}
@@ -408,7 +408,7 @@ func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
+func TestWebhooksOfTenantAreLimitedAndCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	for range metering.MaxEndpoints - 1 {
@@ -427,7 +427,7 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	require.Len(t, list, metering.MaxEndpoints-1)
 }
 
-func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
+func TestSuccessfulAttemptCountsAfterEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -440,7 +440,7 @@ func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
+func TestSettleIgnoresAttemptOfDeletedEndpoint(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
@@ -449,7 +449,7 @@ func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
 	h.settle(*c, 200, 0)
 }
 
-func TestOldMessagesAreForgotten(t *testing.T) {
+func TestOldMessagesAreDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")

@@ -36,7 +36,7 @@ func stored(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (events, tra
 	return events, transactions
 }
 
-func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
+func TestConcurrentWritersCountEachKeyOnce(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -160,7 +160,7 @@ func waiting(conn *pgx.Conn) error {
 	return err
 }
 
-func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
+func TestUnstorableRequestDoesNotFailOtherRequests(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	good := func(i int) metering.Event {
@@ -206,9 +206,9 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestALockedDatabaseIsAnAnswerToTryAgain checks that a lock in the database delays clients for a bounded time, and
-// that nothing remains of their events.
-func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
+// TestIngestReturnsOverloadedWhileDatabaseIsLocked checks that a lock in the database delays clients for a bounded
+// time, and that nothing remains of their events.
+func TestIngestReturnsOverloadedWhileDatabaseIsLocked(t *testing.T) {
 	t.Parallel()
 	shared := func(t testing.TB) (*db.DB, string) { return dbtest.Open(t), dbtest.URL(t) }
 	for name, c := range map[string]struct {
@@ -258,7 +258,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 	}
 }
 
-func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
+func TestWriterCloseStoresAcceptedEventsAndRefusesLaterEvents(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID

@@ -47,9 +47,9 @@ func TestBillingDoesNotNeedTheDatabaseToKnowTheTimeZone(t *testing.T) {
 	}
 }
 
-// TestATenantOfAnUnknownTimeZoneHarmsNoOther stores an unknown name. Only a write that bypasses the checks, such as a
-// manual UPDATE, can store it.
-func TestATenantOfAnUnknownTimeZoneHarmsNoOther(t *testing.T) {
+// TestTenantWithUnknownTimeZoneDoesNotAffectOtherTenants stores an unknown name. Only a write that bypasses the checks,
+// such as a manual UPDATE, can store it.
+func TestTenantWithUnknownTimeZoneDoesNotAffectOtherTenants(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	good, bad := newBillerAt(t, store, address), newBillerAt(t, store, address)

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestWhoAsksSaysWhoAndWhy(t *testing.T) {
+func TestWorkflowUpdateRequiresAuthorAndReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		asked metering.Asked

@@ -26,7 +26,7 @@ func TestAScheduleIsAWordADurationOrACronExpression(t *testing.T) {
 	}
 }
 
-func TestAScheduleHasRuns(t *testing.T) {
+func TestScheduleThatNeverRunsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, never := range []metering.Schedule{"0 0 31 2 *", "0 0 30 2 *", "* * 31 4,6,9,11 *"} {
 		require.EqualError(t, never.Validate("body.schedule"), "body.schedule must match a date that exists; none of the chosen months has the chosen day", never)
@@ -36,13 +36,13 @@ func TestAScheduleHasRuns(t *testing.T) {
 	}
 }
 
-func TestAScheduleThatIsRefusedNamesTheLimits(t *testing.T) {
+func TestScheduleErrorNamesAllowedForms(t *testing.T) {
 	t.Parallel()
 	require.EqualError(t, metering.Schedule("1m").Validate("body.schedule"), "body.schedule must be hourly, daily, "+
 		"a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
 }
 
-func TestRunsAreSpreadOverATenthOfTheirPauseAndAnHourAtMost(t *testing.T) {
+func TestScheduleJitterIsAtMostTenthOfInterval(t *testing.T) {
 	t.Parallel()
 	for schedule, want := range map[metering.Schedule]time.Duration{
 		"5m": 30 * time.Second, "15m": 90 * time.Second, "60m": 6 * time.Minute, "24h": time.Hour,

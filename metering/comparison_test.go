@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestCompare(t *testing.T) {
+func TestCompareComputesDeltaAndPercentChange(t *testing.T) {
 	for _, c := range []struct{ name, current, previous, delta, percent string }{
 		{"Growth", "150", "100", "50", "50"},
 		{"Decline", "50", "200", "-150", "-75"},

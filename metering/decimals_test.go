@@ -255,7 +255,7 @@ func FuzzParseDecimal(f *testing.F) {
 	})
 }
 
-func TestANumberOfAnyLengthIsReadToSoManyDecimals(t *testing.T) {
+func TestParseRoundedRoundsNumberToDecimals(t *testing.T) {
 	t.Parallel()
 	for literal, want := range map[string]string{
 		"0.30000000000000004": "0.3", "1.2345675": "1.234568", "1.2345665": "1.234566", "-1e-7": "0", "1.5e3": "1500", "0": "0",

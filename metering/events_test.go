@@ -33,7 +33,7 @@ func judged(t require.TestingT, text string) metering.Event {
 	return event
 }
 
-func TestJudge(t *testing.T) {
+func TestJudgeValidatesEvent(t *testing.T) {
 	t.Run("WhatIsAbsentHasItsDefault", func(t *testing.T) {
 		for _, text := range []string{
 			`{"event_type":"call","customer_id":"acme"}`,
@@ -147,7 +147,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-func TestHash(t *testing.T) {
+func TestHashIdentifiesEventContent(t *testing.T) {
 	hash := func(t *testing.T, fields string) [32]byte {
 		return judged(t, `{"event_type":"call","customer_id":"acme","idempotency_key":"k"`+fields+`}`).Hash
 	}
@@ -318,7 +318,7 @@ func anyObject(value *rapid.Generator[string]) *rapid.Generator[string] {
 	})
 }
 
-func TestJudgeProperties(t *testing.T) {
+func TestJudgeKeepsPropertiesAndRefusesNUL(t *testing.T) {
 	t.Run("WhatIsAcceptedMeansWhatWasSent", rapid.MakeCheck(func(t *rapid.T) {
 		text := anyObject(anyJSON(3)).Draw(t, "properties")
 		event := judged(t, fmt.Sprintf(`{"event_type":"call","customer_id":"acme","properties":%s}`, text))

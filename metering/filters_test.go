@@ -22,7 +22,7 @@ func TestParseGroupValue(t *testing.T) {
 	}
 }
 
-func TestPropertyAFilterIsReadAsItsGroup(t *testing.T) {
+func TestPropertyGroupFilterIsReadBackAsSameGroup(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(rt *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune(`"\u0e1-.nultrfase[{ `)))).Draw(rt, "text")

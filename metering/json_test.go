@@ -68,9 +68,9 @@ func TestPropertiesThatParsersReadInDifferentWaysAreRefused(t *testing.T) {
 	}
 }
 
-// TestPropertyUnclearJSONIsRefusedAnywhere checks that duplicate names and unpaired surrogates are refused
+// TestPropertyDuplicateNameOrUnpairedSurrogateIsRefused checks that duplicate names and unpaired surrogates are refused
 // wherever they occur in properties.
-func TestPropertyUnclearJSONIsRefusedAnywhere(t *testing.T) {
+func TestPropertyDuplicateNameOrUnpairedSurrogateIsRefused(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {
 		text, bad := anyJSON(2).Draw(t, "value"), rapid.SampledFrom([]string{`{"z":1,"z":1}`, `{"z":1,"y":[],"\u007a":{}}`, `"\ud800"`, `"a\udfffb"`}).Draw(t, "bad")

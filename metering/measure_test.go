@@ -49,7 +49,7 @@ var kinds = []struct{ name, properties string }{
 	{"an array", `{"a":[1]}`},
 }
 
-func TestFiltersCompareNumbersAsNumbersAndTheRestAsText(t *testing.T) {
+func TestFiltersCompareNumbersAsNumbersAndOtherValuesAsText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		filter  metering.Filter
@@ -89,7 +89,7 @@ func TestFiltersCompareNumbersAsNumbersAndTheRestAsText(t *testing.T) {
 	}
 }
 
-func TestAllFiltersMustHold(t *testing.T) {
+func TestEventMustMatchAllFilters(t *testing.T) {
 	t.Parallel()
 	g := metering.MeterVersion{Filters: []metering.Filter{filter(t, "a", metering.FilterGte, "1"), filter(t, "a", metering.FilterLt, "2"), filter(t, "b", metering.FilterNotExists)}}
 	require.Equal(t, metering.Counted, measure(t, g, `{"a":1.999}`).Verdict)
@@ -98,7 +98,7 @@ func TestAllFiltersMustHold(t *testing.T) {
 	}
 }
 
-func TestAPathFollowsNamesUnlessAPropertyHasTheWholeName(t *testing.T) {
+func TestDottedPathPrefersPropertyWithWholeName(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, properties, value string }{
 		{"a", `{"a":1}`, "1"},
@@ -130,7 +130,7 @@ func TestAPathFollowsNamesUnlessAPropertyHasTheWholeName(t *testing.T) {
 	}
 }
 
-func TestAValueIsANumberOrATextThatIsOne(t *testing.T) {
+func TestValuePropertyMustBeNumberOrNumericText(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("9", metering.MaxIntegerDigits)
 	for _, c := range []struct{ json, value string }{
@@ -176,7 +176,7 @@ func TestFiltersExcludeAnEventBeforeItsValueIsRead(t *testing.T) {
 	require.Equal(t, metering.ValueMissing, measure(t, g, `{"kind":"chat"}`).Verdict)
 }
 
-func TestADefinitionMeasuresValueAndGroup(t *testing.T) {
+func TestMeterDefinitionMeasuresValueAndGroup(t *testing.T) {
 	t.Parallel()
 	g := metering.MeterVersion{ValueProperty: "usage.tokens", GroupBy: []string{"region", "model.name"}}
 	m := measure(t, g, `{"usage":{"tokens":"3"},"model":{"name":"a<b"}}`)
@@ -189,7 +189,7 @@ func TestADefinitionMeasuresValueAndGroup(t *testing.T) {
 	require.Equal(t, []string{"region"}, g.Missing(m.Group, e))
 }
 
-func TestAnErasedEventCountsWhereItCountedBefore(t *testing.T) {
+func TestErasedEventKeepsItsMeasuredValues(t *testing.T) {
 	t.Parallel()
 	g := metering.MeterVersion{ValueProperty: "tokens", Filters: []metering.Filter{filter(t, "model", metering.FilterEq, `"a"`)}}
 	erased := func(properties string) metering.Event {
@@ -208,7 +208,7 @@ func TestAnErasedEventCountsWhereItCountedBefore(t *testing.T) {
 	require.Equal(t, "counted 9", verdict(g, metering.Event{Properties: json.RawMessage(`{"tokens":9,"model":"a","$measured":{}}`)}), "the name means nothing in other events")
 }
 
-func TestADefinitionIsTheSameAfterTheDatabaseHasWrittenIt(t *testing.T) {
+func TestMeterDefinitionKeepsDigestAfterJSONRoundTrip(t *testing.T) {
 	t.Parallel()
 	g := metering.MeterVersion{ValueProperty: "v", Filters: []metering.Filter{filter(t, "a", metering.FilterIn, `1e2`, `"é\u2028<"`, `true`), filter(t, "b", metering.FilterExists)}}
 	text, err := json.Marshal(g.Filters)
@@ -222,7 +222,7 @@ func TestADefinitionIsTheSameAfterTheDatabaseHasWrittenIt(t *testing.T) {
 	require.False(t, g.SameCounting(again))
 }
 
-func TestDefinitionsAreValidated(t *testing.T) {
+func TestMeterDefinitionsAreValidated(t *testing.T) {
 	t.Parallel()
 	values := func(literals ...string) (values []metering.FilterValue) {
 		for _, literal := range literals {

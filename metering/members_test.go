@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestWhichPasswordsMembersMayHave(t *testing.T) {
+func TestShortLongOrGuessablePasswordIsRefused(t *testing.T) {
 	t.Parallel()
 	for password, rule := range map[string]string{
 		"correct horse battery":     "",

@@ -181,7 +181,7 @@ func TestMeterValidate(t *testing.T) {
 	}
 }
 
-func TestSameCounting(t *testing.T) {
+func TestSameCountingComparesDefinitions(t *testing.T) {
 	g := metering.MeterVersion{ID: 1, EventType: "call", Aggregation: metering.Sum, GroupBy: []string{"a"}, Timezone: "UTC", Epoch: 1, Status: metering.Complete}
 	same := g
 	same.ID, same.Epoch, same.Status = 2, 3, metering.Backfilling

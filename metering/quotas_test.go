@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestThePercentageOfAQuotaReachesTheThresholdsThatTheShareReaches(t *testing.T) {
+func TestQuotaPercentIsRoundedDownToTwoDecimals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ used, reserved, limit, percent string }{
 		{"0", "0", "10", "0"},

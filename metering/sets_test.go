@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASetHasAllOfItsConstants checks in the source that each method Values returns all constants of its
+// TestValuesReturnsAllConstantsOfType checks in the source that each method Values returns all constants of its
 // type, in the order of their declaration.
-func TestASetHasAllOfItsConstants(t *testing.T) {
+func TestValuesReturnsAllConstantsOfType(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -89,7 +89,7 @@ func FuzzParseTime(f *testing.F) {
 	})
 }
 
-func TestZonesAreThoseOfIANA(t *testing.T) {
+func TestOnlyIANATimezonesAreAccepted(t *testing.T) {
 	t.Parallel()
 	names := metering.ZoneNames()
 	require.Greater(t, len(names), 550)
@@ -126,7 +126,7 @@ func monthStarts(from, until time.Time, zone *time.Location) (starts []time.Time
 	return starts
 }
 
-func TestPropertyMonthsOfAllZonesAreThoseOfTheirClocks(t *testing.T) {
+func TestPropertyMonthsFollowLocalClocksOfAllTimezones(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {
 		zone := zone(t, rapid.SampledFrom(metering.ZoneNames()).Draw(t, "zone"))
@@ -146,7 +146,7 @@ func TestPropertyMonthsOfAllZonesAreThoseOfTheirClocks(t *testing.T) {
 	})
 }
 
-func TestAClockIsRightWithinABound(t *testing.T) {
+func TestClockOffsetMayBeAtMostOneMinute(t *testing.T) {
 	t.Parallel()
 	for offset, right := range map[time.Duration]bool{
 		0: true, time.Minute: true, -time.Minute: true, time.Minute + 1: false, -time.Minute - 1: false, 40 * 24 * time.Hour: false,

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAMessageIsTriedTenTimesInThreeDays(t *testing.T) {
+func TestWebhookMessageIsAttemptedTenTimesInThreeDays(t *testing.T) {
 	t.Parallel()
 	var all time.Duration
 	attempts := 1
@@ -29,7 +29,7 @@ func TestAMessageIsTriedTenTimesInThreeDays(t *testing.T) {
 	require.False(t, again)
 }
 
-func TestAnEndpointBacksOffLongerTheOftenerItFails(t *testing.T) {
+func TestEndpointBackoffGrowsWithFailures(t *testing.T) {
 	t.Parallel()
 	for failures, want := range map[int]time.Duration{
 		0: 5 * time.Second, 1: 5 * time.Second, 2: 10 * time.Second, 6: 160 * time.Second, 7: 5 * time.Minute, 1 << 30: 5 * time.Minute,
@@ -48,7 +48,7 @@ func TestAMessageHasTheFormOfStandardWebhooks(t *testing.T) {
 	require.JSONEq(t, `{"type":"period.closed","timestamp":"2026-05-01T00:00:00Z","data":{"customer_id":"cus_1"}}`, string(body))
 }
 
-func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {
+func TestNewAndPreviousSecretsSignDuringOverlap(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	hook := metering.Endpoint{Sealed: []byte("new")}

@@ -202,7 +202,7 @@ func TestWindowsProperties(t *testing.T) {
 	}))
 }
 
-func TestSplit(t *testing.T) {
+func TestSplitDividesRangeIntoMonthsAndHours(t *testing.T) {
 	cases := []struct {
 		name, zone, start, end string
 		want                   metering.Span

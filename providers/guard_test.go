@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-func TestATenantsURLMustFollowTheRules(t *testing.T) {
+func TestTenantURLMustBePublicHTTPSURL(t *testing.T) {
 	t.Parallel()
 	for url, rule := range map[string]string{
 		"https://billing.example.com/usage":      "",
@@ -52,7 +52,7 @@ func TestATenantsURLMustFollowTheRules(t *testing.T) {
 	}
 }
 
-func TestDevelopmentMayCallThisMachineAndNothingElseInside(t *testing.T) {
+func TestDevelopmentGuardAllowsLoopbackButNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	development := providers.Guard{AllowLoopback: true}
 	for _, url := range []string{"http://127.0.0.1:8090/", "http://localhost/", "https://127.0.0.1/", "http://[::1]:80/"} {

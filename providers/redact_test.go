@@ -18,9 +18,9 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// TestALoggedFailureNamesNobody checks the redacted text of each kind of failed call. It names no host and
-// contains no text of the response.
-func TestALoggedFailureNamesNobody(t *testing.T) {
+// TestRedactedErrorContainsNoHostOrResponseText checks the redacted text of each kind of failed call. It names no host
+// and contains no text of the response.
+func TestRedactedErrorContainsNoHostOrResponseText(t *testing.T) {
 	t.Parallel()
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		connection, _, err := http.NewResponseController(w).Hijack()

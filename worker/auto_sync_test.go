@@ -179,9 +179,9 @@ func (s *system) awaitRuns(want int64) {
 	})
 }
 
-// TestAScheduleThatIsADurationRunsThatOften changes a schedule from a cron expression to durations and then to
+// TestDurationScheduleRunsAtThatInterval changes a schedule from a cron expression to durations and then to
 // hourly. It checks the runs that Temporal plans.
-func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
+func TestDurationScheduleRunsAtThatInterval(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	for _, c := range []struct {
@@ -209,7 +209,7 @@ func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
 	}
 }
 
-func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
+func TestAutoSyncSyncsOnlyChangedCustomers(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	customers := fleetSize(t)
@@ -246,7 +246,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	s.awaitRuns(rounds + 2)
 }
 
-func TestACustomerThatFailsOnItsOwnGetsARunOfItsOwn(t *testing.T) {
+func TestAutoSyncStartsSeparateRunForFailedCustomer(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.useAll(20)
@@ -268,7 +268,7 @@ func TestACustomerThatFailsOnItsOwnGetsARunOfItsOwn(t *testing.T) {
 	require.Len(t, s.billed(), 21)
 }
 
-func TestASilentProviderMakesAutoSyncWait(t *testing.T) {
+func TestAutoSyncWaitsWhileProviderIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.useAll(20)
@@ -298,7 +298,7 @@ func TestDisablingAutoSyncCancelsItsRun(t *testing.T) {
 	require.Empty(t, state.Last, "the schedule is deleted")
 }
 
-func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
+func TestWorkerClosesAndReportsDuePeriodsWithoutRequest(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	month := billing.CalendarPeriod(clock.Month(time.Now(), -2), time.UTC)

@@ -55,9 +55,9 @@ type canary struct {
 	kinds   map[string]bool   // of the inspected runs
 }
 
-// TestNoSecretLeavesItsSealNorPersonalDataItsRows runs every flow. It then inspects the recorded answers, and the
+// TestSecretsStayEncryptedAndPersonalDataStaysInItsRows runs every flow. It then inspects the recorded answers, and the
 // logs, metrics, Temporal data and rows of the processes.
-func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
+func TestSecretsStayEncryptedAndPersonalDataStaysInItsRows(t *testing.T) {
 	t.Parallel()
 	c := newCanary(t)
 	for _, flow := range []struct {

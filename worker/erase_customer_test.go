@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillAnErasureGoesOnAfterEachKill kills the worker in the middle of each step, while the worker waits for a
-// locked table that the step needs.
-func TestDrillAnErasureGoesOnAfterEachKill(t *testing.T) {
+// TestDrillErasureContinuesAfterEachWorkerKill kills the worker in the middle of each step, while the worker waits for
+// a locked table that the step needs.
+func TestDrillErasureContinuesAfterEachWorkerKill(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})

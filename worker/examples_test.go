@@ -244,9 +244,9 @@ func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []str
 	return "", nil, nil
 }
 
-// TestWhatIsOwedIsTheSameHereAndOnStripesInvoice runs both examples to the end of the period, closes the period,
+// TestPreviewLedgerAndStripeInvoiceHaveSameAmounts runs both examples to the end of the period, closes the period,
 // and bills late usage with the next period.
-func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
+func TestPreviewLedgerAndStripeInvoiceHaveSameAmounts(t *testing.T) {
 	t.Parallel()
 	s := newExamples(t)
 	for _, e := range examples {

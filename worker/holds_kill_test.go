@@ -69,10 +69,10 @@ func (d *deadly) kill(points ...point) {
 	d.points = points
 }
 
-// TestDrillKillingWorkersReleasesEachHeldInvoiceOnce kills the worker at each step of holding, comparing and
+// TestDrillHeldInvoicesAreReleasedOnceDespiteWorkerKills kills the worker at each step of holding, comparing and
 // releasing the invoices of three customers. Meanwhile, steps of the other invoices are in progress. Each invoice
 // is finalized once, with all usage.
-func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
+func TestDrillHeldInvoicesAreReleasedOnceDespiteWorkerKills(t *testing.T) {
 	t.Parallel()
 	customers := []string{"first", "second", "third"}
 	fake := seededStripe(t, time.Now)

@@ -66,7 +66,7 @@ func (s *stripeSystem) actions() (calls []string) {
 	return calls
 }
 
-func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
+func TestHeldInvoiceIsReleasedOnceItsUsageIsCounted(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
 	s.work()
@@ -87,9 +87,9 @@ func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
 	require.Len(t, s.actions(), 2, "nothing is left to do")
 }
 
-// TestALineOfAHeldInvoiceIsSetOnceMore requires that the line of a held draft invoice is set to the amount of all usage
-// before the release.
-func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
+// TestHeldInvoiceLineIsSetToAllUsageBeforeRelease requires that the line of a held draft invoice is set to the amount
+// of all usage before the release.
+func TestHeldInvoiceLineIsSetToAllUsageBeforeRelease(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
 	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
@@ -166,7 +166,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	require.ErrorContains(t, err, "the hold is released; only a hold that still keeps its invoice a draft can be released")
 }
 
-func TestADraftThatSomebodyChangedIsLeftAlone(t *testing.T) {
+func TestHeldDraftChangedAtStripeIsNotReleased(t *testing.T) {
 	t.Parallel()
 	s, _, hold := disagreeing(t)
 	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
@@ -200,7 +200,7 @@ func (s *stripeSystem) human(path string, fields ...string) {
 	require.Equal(s, http.StatusOK, answer.StatusCode)
 }
 
-func TestADraftThatWaitsForPeopleIsShownAndNeverTouched(t *testing.T) {
+func TestDraftWithoutAutoAdvanceIsRecordedAndNotChanged(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
 	s.work()
@@ -214,7 +214,7 @@ func TestADraftThatWaitsForPeopleIsShownAndNeverTouched(t *testing.T) {
 	require.Len(t, s.actions(), 1, "what the human did")
 }
 
-func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
+func TestInvoiceIsFinalizedOnScheduleIfStripeRefusesHold(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
 	s.work()
@@ -230,9 +230,9 @@ func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
 	require.Equal(t, "6", s.lastInvoice().Total.String())
 }
 
-// TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive runs no worker from the hold until days after the deadline.
+// TestHeldInvoiceIsFinalizedAtDeadlineWithoutWorker runs no worker from the hold until days after the deadline.
 // Stripe finalizes the invoice, and the next worker marks the hold as expired.
-func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
+func TestHeldInvoiceIsFinalizedAtDeadlineWithoutWorker(t *testing.T) {
 	t.Parallel()
 	s, stop, hold := disagreeing(t)
 	stop()

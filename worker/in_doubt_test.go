@@ -59,7 +59,7 @@ func (s *system) inDoubt() (report uuid.UUID) {
 	return report
 }
 
-func TestWhatMayHaveArrivedAtAFormerConnectionCountsAsBilledThere(t *testing.T) {
+func TestReportInDoubtAtPreviousConnectionCountsAsBilled(t *testing.T) {
 	t.Parallel()
 	s, waited := leftBehind(t)
 	require.Equal(t, metering.SyncSucceeded, waited.Status, "the present connection is not held up")
@@ -77,7 +77,7 @@ func TestWhatMayHaveArrivedAtAFormerConnectionCountsAsBilledThere(t *testing.T) 
 	require.NotEmpty(t, s.inDoubt(), "nor does the closing decide it")
 }
 
-func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
+func TestStatementFollowsOperatorsResolutionOfReportInDoubt(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[billing.State]struct {
 		usage      string
@@ -98,7 +98,7 @@ func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
 	}
 }
 
-func TestAnAccountThatIsSavedAgainKeepsItsConnection(t *testing.T) {
+func TestReceiverSavedAgainKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	connection := func() metering.ConnectionID {

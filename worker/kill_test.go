@@ -71,10 +71,10 @@ func (c caller) ingest(t *testing.T, event map[string]any) {
 	c.must(t, http.StatusOK, http.MethodPost, "/v1/events", event)
 }
 
-// TestDrillKillingWorkersLosesAndDoublesNothing kills a worker repeatedly. Meanwhile, the receiver may answer 503,
+// TestDrillWorkerKillsLoseAndDoubleNoUsage kills a worker repeatedly. Meanwhile, the receiver may answer 503,
 // or close the connection after it accepted a statement. In the end, the receiver's last totals are correct, and
 // no sequence arrived with two bodies.
-func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
+func TestDrillWorkerKillsLoseAndDoubleNoUsage(t *testing.T) {
 	t.Parallel()
 	const kills, customers = 20, 6
 	_, url := dbtest.Fresh(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/worker"
 )
 
-func TestAWorkerLeavesTheRetentionAndNamesTheCommand(t *testing.T) {
+func TestWorkerKeepsRetentionAndLogsPrepareCommand(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	var log bytes.Buffer
@@ -92,7 +92,7 @@ func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
 	s.work()
 }
 
-func TestAWorkerMakesRunsFindable(t *testing.T) {
+func TestRunsAreFoundBySearchAttributes(t *testing.T) {
 	t.Parallel()
 	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))
 	s.work()()

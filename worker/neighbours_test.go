@@ -64,10 +64,10 @@ func (m *moody) customers() int {
 	return len(m.taken)
 }
 
-// TestNobodyIsHeldUpByACustomerThatFails begins with customers that fail: six get errors, two get no answer, and
+// TestFailingCustomersDoNotDelayOtherCustomers begins with customers that fail: six get errors, two get no answer, and
 // the totals of one customer cannot be read. One run of Auto-Sync reports all other customers, and one run of
 // ClosePeriod closes their periods. The last customer is slow. The attempt does not lose its earlier work meanwhile.
-func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
+func TestFailingCustomersDoNotDelayOtherCustomers(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	receiver := &moody{taken: map[string]int{}}

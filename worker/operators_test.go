@@ -69,8 +69,8 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	require.Contains(t, s.received()[len(s.received())-1].Body, `"usage":3`)
 }
 
-// TestTheOperatorsExamplesWork sends the updates of docs/operating/temporal.md.
-func TestTheOperatorsExamplesWork(t *testing.T) {
+// TestUpdateExamplesInTemporalDocsWork sends the updates of docs/operating/temporal.md.
+func TestUpdateExamplesInTemporalDocsWork(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	storage := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
@@ -97,7 +97,7 @@ func TestTheOperatorsExamplesWork(t *testing.T) {
 	require.ErrorContains(t, s.update(run, "exclude-meter", json.RawMessage(`{"by":"ada","reason":"a slip","meter_id":"mtr_999999"}`)), "it has no meter mtr_999999")
 }
 
-func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
+func TestRetryNowRetriesWaitingReportImmediately(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -112,8 +112,8 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
 }
 
-// TestTheDetailsOfARunLeadToItsCustomer follows the link in a run's details to the customer of the run.
-func TestTheDetailsOfARunLeadToItsCustomer(t *testing.T) {
+// TestRunDetailsLinkToCustomer follows the link in a run's details to the customer of the run.
+func TestRunDetailsLinkToCustomer(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t), Env: []string{"BASE_URL=https://usage.example.com/odometer/"}})

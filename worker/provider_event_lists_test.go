@@ -36,9 +36,9 @@ func (s *stripeSystem) handled() (events int, err error) {
 	return events, err
 }
 
-// TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync delivers none of Stripe's events to the API. The next
+// TestAutoSyncReconcilesInvoiceWithoutDeliveredEvent delivers none of Stripe's events to the API. The next
 // Auto-Sync lists the events at Stripe.
-func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T) {
+func TestAutoSyncReconcilesInvoiceWithoutDeliveredEvent(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	_, err := s.connect().Exec(t.Context(), `update tenants set grace = '0' where id = $1`, s.tenant)

@@ -34,7 +34,7 @@ func (s *stripeSystem) lastInvoice() stripetest.InvoiceState {
 	return invoices[len(invoices)-1]
 }
 
-func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
+func TestDraftInvoiceEventShowsWhyUsageWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")
@@ -46,9 +46,9 @@ func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
 	require.Equal(t, "4", s.lastInvoice().Total.String(), "12 at 0.3 cents")
 }
 
-// TestADraftsEventWaitsForStripeInTheRunThatIsOpen handles an event while the open run of a sync waits for the end
-// of an outage of Stripe.
-func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
+// TestDraftInvoiceEventWaitsForOpenSyncDuringStripeOutage handles an event while the open run of a sync waits for the
+// end of an outage of Stripe.
+func TestDraftInvoiceEventWaitsForOpenSyncDuringStripeOutage(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")

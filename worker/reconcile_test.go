@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func TestAWorkerTakesUpARequestWhoseSignalWasLost(t *testing.T) {
+func TestWorkerHandlesSyncRequestWithLostSignal(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.use("3")
@@ -25,7 +25,7 @@ func TestAWorkerTakesUpARequestWhoseSignalWasLost(t *testing.T) {
 	require.Equal(t, "3", s.billed()[s.customer.ExternalID])
 }
 
-func TestAWorkerTakesUpARunThatWasTerminated(t *testing.T) {
+func TestWorkerRestartsTerminatedSyncRun(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.use("3")
@@ -49,7 +49,7 @@ func TestAWorkerTakesUpARunThatWasTerminated(t *testing.T) {
 	require.Equal(t, "3", s.billed()[s.customer.ExternalID])
 }
 
-func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
+func TestWorkerStartsPendingBackfill(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	_, err := s.writer.Ingest(t.Context(), s.tenant,
@@ -71,7 +71,7 @@ func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
 	require.Empty(t, sync.Excluded)
 }
 
-func TestAMeterIsExcludedUntilItsPastIsCounted(t *testing.T) {
+func TestMeterIsExcludedDuringItsBackfill(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	_, err := s.writer.Ingest(t.Context(), s.tenant,

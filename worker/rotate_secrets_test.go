@@ -65,9 +65,9 @@ func sealEverything(t *testing.T, store *db.DB, ring seal.Keyring) metering.Tena
 	return tenant
 }
 
-// TestDrillAKilledWorkersRewrappingIsFinishedByAnother kills a worker while a lock blocks it in the middle of the
+// TestDrillNextWorkerFinishesRewrappingSecretsAfterKill kills a worker while a lock blocks it in the middle of the
 // rewrapping.
-func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
+func TestDrillNextWorkerFinishesRewrappingSecretsAfterKill(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
 	address := temporalAddress(t)

@@ -99,7 +99,7 @@ func (s *system) lastAudits(n int) (all []string) {
 	return all
 }
 
-func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {
+func TestRotationOutcomesEndOrKeepOldCredential(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -131,7 +131,7 @@ func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {
 	keepHistories(t, histories)
 }
 
-func TestAWorkerRecordsTheEndOfARotationThatNobodyStarted(t *testing.T) {
+func TestWorkerRecordsEndOfRotationWithoutRun(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	kinds := []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential}
@@ -151,7 +151,7 @@ func TestAWorkerRecordsTheEndOfARotationThatNobodyStarted(t *testing.T) {
 	require.NotNil(t, key.RevokedAt)
 }
 
-func TestARunSeesThatTheOldCredentialWasRevoked(t *testing.T) {
+func TestRotationRunEndsAfterOldCredentialIsRevoked(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -185,9 +185,9 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	s.awaitRotation(r, metering.RotationFinished)
 }
 
-// TestDrillARotationOutlivesTheWorkerThatWatchesIt kills a worker during an overlap. The API accepts the same
+// TestDrillRotationContinuesAfterWorkerKill kills a worker during an overlap. The API accepts the same
 // credentials as with a worker, and the next worker records the end of the rotation.
-func TestDrillARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
+func TestDrillRotationContinuesAfterWorkerKill(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	system := proc.New(t, proc.Config{DatabaseURL: s.database, TemporalAddress: temporalAddress(t), Env: []string{

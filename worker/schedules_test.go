@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt breaks the schedule of the first of two tenants. The worker
+// TestInvalidScheduleDoesNotPreventOtherSchedules breaks the schedule of the first of two tenants. The worker
 // applies schedules in the order of the tenants, and must still apply the second schedule.
-func TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt(t *testing.T) {
+func TestInvalidScheduleDoesNotPreventOtherSchedules(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	other := dbtest.Tenant(t, s.store).ID

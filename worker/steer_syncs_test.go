@@ -29,8 +29,8 @@ func (s *system) state(wanted func(workflows.SyncState) bool) (state workflows.S
 	return state
 }
 
-// TestASyncIsSteeredAsTheAPIDoes pauses, resumes and retries a sync on the real server.
-func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
+// TestSyncIsPausedResumedAndRetried pauses, resumes and retries a sync on the real server.
+func TestSyncIsPausedResumedAndRetried(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	require.Zero(t, s.state(func(workflows.SyncState) bool { return true }), "there is no run")
@@ -75,9 +75,9 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncIsCanceledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. The ledger
-// has the reports that the run has sent, so the next sync continues from these reports.
-func TestASyncIsCanceledAsTheAPIDoes(t *testing.T) {
+// TestCanceledRunFailsSyncsAndKeepsReports cancels a paused run. The run ends, and its syncs fail as interrupted. The
+// ledger has the reports that the run has sent, so the next sync continues from these reports.
+func TestCanceledRunFailsSyncsAndKeepsReports(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -105,9 +105,9 @@ func TestASyncIsCanceledAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncThatIsRequestedAsACanceledRunEndsBeginsAtOnce cancels a sync and requests another one. The request starts
+// TestSyncRequestedAfterCancellationStartsImmediately cancels a sync and requests another one. The request starts
 // the new run, so the new sync does not wait until a worker polls for it.
-func TestASyncThatIsRequestedAsACanceledRunEndsBeginsAtOnce(t *testing.T) {
+func TestSyncRequestedAfterCancellationStartsImmediately(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -148,9 +148,9 @@ func (s *system) steering(sync uuid.UUID) ledger.Steering {
 	return ledger.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
 }
 
-// TestACustomerWhoIsPausedIsReportedByNobody pauses a customer. The pause is a row in the database. The open run ends
+// TestNoRunReportsPausedCustomer pauses a customer. The pause is a row in the database. The open run ends
 // at its next attempt. Until the customer is resumed, no new run, no Auto-Sync and no closing sends a report.
-func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
+func TestNoRunReportsPausedCustomer(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.useAll(3)

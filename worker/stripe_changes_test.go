@@ -16,9 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination changes the customer, the item and the reporting
+// TestNewDestinationInMidPeriodGetsOnlyUnreportedUsage changes the customer, the item and the reporting
 // method at Stripe. The quantities at all destinations add up to the customer's usage.
-func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
+func TestNewDestinationInMidPeriodGetsOnlyUnreportedUsage(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")
@@ -54,7 +54,7 @@ func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	require.Equal(t, []string{"10", "11", "15", "11", "5"}, billed())
 }
 
-func TestOnlyTheRestIsReportedToAnotherAccountInMidPeriod(t *testing.T) {
+func TestNewAccountInMidPeriodGetsOnlyUnreportedUsage(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	now := time.Now()
@@ -102,7 +102,7 @@ func TestOnlyTheRestIsReportedToAnotherAccountInMidPeriod(t *testing.T) {
 	require.Equal(t, "11", s.fake.Quantity("si_second").String())
 }
 
-func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
+func TestCustomerLinkedInMidPeriodIsBilledFromSubscriptionStart(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")
@@ -151,9 +151,9 @@ func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {
 	require.Len(t, s.writes(), 3)
 }
 
-// TestAutoSyncAtStripeWaitsForAllAndFailsForOne links one customer to an unknown id at Stripe. It starts Auto-Sync
-// during a short outage of Stripe. Only the sync of that customer fails.
-func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
+// TestAutoSyncWaitsForStripeAndFailsForUnknownCustomer links one customer to an unknown id at Stripe. It starts
+// Auto-Sync during a short outage of Stripe. Only the sync of that customer fails.
+func TestAutoSyncWaitsForStripeAndFailsForUnknownCustomer(t *testing.T) {
 	t.Parallel()
 	const customers = 8
 	s := newStripe(t)

@@ -55,7 +55,7 @@ func charged(sync metering.Sync) (lines []string) {
 	return lines
 }
 
-func TestStripeIsToldAndBillsTheDecimalsThatTheMeterSays(t *testing.T) {
+func TestStripeReceivesAndBillsDecimalsOfUsageScale(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	all := []string{"record", "delta", "window", "last"}
@@ -86,7 +86,7 @@ func TestStripeIsToldAndBillsTheDecimalsThatTheMeterSays(t *testing.T) {
 	require.Equal(t, []string{"si_exact_record 1 8000", "si_exact_delta 1.235 9880", "si_exact_window 1.235 9880", "si_exact_last 1.235 9880"}, billed)
 }
 
-func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
+func TestSyncFailsUntilUsageScaleMatchesAccountWithoutDecimals(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")

@@ -41,9 +41,9 @@ func requireBilled(t testing.TB, fake *stripetest.Fake, want string) {
 	}
 }
 
-// TestWhateverStripeAnswersItsTotalIsOurs applies each kind of failure to the calls of a sync. After each sync,
+// TestStripeTotalEqualsUsageAfterEachFailure applies each kind of failure to the calls of a sync. After each sync,
 // Stripe's total must equal the usage, rounded to whole units.
-func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
+func TestStripeTotalEqualsUsageAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters(inAllWays...)
@@ -77,9 +77,9 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 	}
 }
 
-// TestWhatStripeDropsLaterWaitsForTheInvoice makes the fake reject meter events after it has accepted them. Stripe
-// validates meter events only after its response, and counts them with a delay.
-func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
+// TestMeterEventsRejectedAfterAcceptanceWaitForInvoice makes the fake reject meter events after it has accepted them.
+// Stripe validates meter events only after its response, and counts them with a delay.
+func TestMeterEventsRejectedAfterAcceptanceWaitForInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta", "window")
@@ -109,9 +109,9 @@ func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
 	require.Equal(t, "0", s.quantity("window"))
 }
 
-// TestWhatIsUncertainForADayIsLookedForAndNotSentAgain loses a response. The next attempt follows only after Stripe
+// TestReportWithUnknownOutcomeIsNotSentAgainAfterADay loses a response. The next attempt follows only after Stripe
 // has forgotten the report's identifier. A report that Stripe has not counted may then have arrived nevertheless.
-func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
+func TestReportWithUnknownOutcomeIsNotSentAgainAfterADay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		taken    bool
@@ -215,7 +215,7 @@ func (d *detour) letGo(t *testing.T) (calls int) {
 	return calls
 }
 
-func TestACallThatLandsAfterItsSuccessorsChangesNothing(t *testing.T) {
+func TestStripeCallArrivingAfterLaterCallsChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	slow := newDetour(s.stripeBase)
@@ -239,7 +239,7 @@ func TestACallThatLandsAfterItsSuccessorsChangesNothing(t *testing.T) {
 	require.Equal(t, "8", s.quantity("delta"))
 }
 
-func TestSyncsAndAutoSyncAtOnceReportToStripeOnce(t *testing.T) {
+func TestConcurrentSyncsAndAutoSyncReportUsageToStripeOnce(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters(inAllWays...)

@@ -86,7 +86,7 @@ func (s *stripeSystem) pending(customer string) string {
 	return sum.String()
 }
 
-func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
+func TestLateUsageIsBilledOnceDespiteStripeErrors(t *testing.T) {
 	t.Parallel()
 	s, end, stop := newClosed(t)
 	s.synced()
@@ -150,9 +150,9 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried sends a report that is outstanding when the invoice of its
+// TestUsageOfReportOpenWhenInvoiceIsFinalIsCarried sends a report that is outstanding when the invoice of its
 // period becomes final. The invoice lacks the usage, which is then rolled forward.
-func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
+func TestUsageOfReportOpenWhenInvoiceIsFinalIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")
@@ -205,7 +205,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	require.Equal(t, "15", s.pending("cus_soon"), "three more on the next invoice, once")
 }
 
-func TestLateUsageThatIsOnlyReportedIsNotBilledAtStripe(t *testing.T) {
+func TestLateUsageWithPolicyReportIsNotBilledAtStripe(t *testing.T) {
 	t.Parallel()
 	s, end, _ := newClosed(t)
 	_, err := s.connect().Exec(t.Context(), `update tenants set late_policy = 'report' where id = $1`, s.tenant)

@@ -138,7 +138,7 @@ func linesOf(sync metering.Sync) (lines []string) {
 	return lines
 }
 
-func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
+func TestSyncUsesReportingMethodOfEachMeterAtStripe(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta", "window", "last", "count")
@@ -192,7 +192,7 @@ func (s *system) activities(run string) (names []string) {
 	return names
 }
 
-func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
+func TestSyncOfThreeChangedMetersRunsEightActivities(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta", "last")
@@ -261,7 +261,7 @@ func (s *stripeSystem) outcome(row metering.ProviderEventID) (outcome string) {
 	return outcome
 }
 
-func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
+func TestPeriodIsReportedToItsEndAndClosedWithFinalInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	end := s.soon()
@@ -349,7 +349,7 @@ func (s *stripeSystem) price(slug string, p billing.Price) {
 	dbtest.Price(s, s.store, s.tenant, p)
 }
 
-func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
+func TestWorkerStartsRunForUnhandledProviderEvent(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")
@@ -367,7 +367,7 @@ func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
 	})
 }
 
-func TestAutoSyncReportsToStripeAndPeriodsAreClosedOnceCounted(t *testing.T) {
+func TestAutoSyncReportsToStripeAndPeriodThenCloses(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/tallytest"
 )
 
-// TestAThirdProviderIsAFolderAndALine syncs a customer to a provider that only tests register.
-func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
+// TestSyncReportsToThirdProviderRegisteredByTest syncs a customer to a provider that only tests register.
+func TestSyncReportsToThirdProviderRegisteredByTest(t *testing.T) {
 	t.Parallel()
 	far := tallytest.NewServer()
 	server := httptest.NewServer(far)

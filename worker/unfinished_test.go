@@ -73,9 +73,9 @@ func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.Cl
 	return r.note(*in.Options)
 }
 
-// TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail creates an unfinished row of each kind, and two rows of
+// TestWorkerTriesEachUnfinishedRowAlthoughOtherStartsFail creates an unfinished row of each kind, and two rows of
 // some kinds. The client refuses every start of a run. The worker tries each row although the other starts fail.
-func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
+func TestWorkerTriesEachUnfinishedRowAlthoughOtherStartsFail(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	refused := &refusals{runs: map[string]client.StartWorkflowOptions{}}

@@ -82,7 +82,7 @@ func (l *listener) awaitSettled(want map[metering.DeliveryStatus]int) {
 	})
 }
 
-func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
+func TestWebhookReceivesMessagesOfSyncsAndClosedPeriods(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	l := s.listen(metering.MessageSyncSucceeded, metering.MessageSyncFailed, metering.MessagePeriodClosed)
@@ -124,9 +124,9 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	require.Equal(t, 1, kinds[`{"type":"sync.failed`])
 }
 
-// TestWorkersReportDelaysAndExpiries requires that a delay and an expiry are reported once, without a request. Two
-// workers poll, and two runs of Maintain check.
-func TestWorkersReportDelaysAndExpiries(t *testing.T) {
+// TestWorkersNotifySyncDelaysAndCredentialExpiriesOnce requires that a delay and an expiry are reported once, without a
+// request. Two workers poll, and two runs of Maintain check.
+func TestWorkersNotifySyncDelaysAndCredentialExpiriesOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.use("1")

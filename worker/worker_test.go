@@ -251,7 +251,7 @@ func TestASyncReportsTheTotalToTheReceiver(t *testing.T) {
 	require.Len(t, s.received(), sent)
 }
 
-func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
+func TestSyncRequestIsNotLostWithoutWorker(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.use("1")
@@ -273,7 +273,7 @@ func (s *system) requireDeliveries(workflowID string, want int) {
 	require.Len(s, s.received(), want)
 }
 
-func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
+func TestReceiverRefusalFailsSyncWithNextStep(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -292,7 +292,7 @@ func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-func TestAnOutageIsWaitedOut(t *testing.T) {
+func TestSyncWaitsForUnavailableReceiver(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()

@@ -152,7 +152,7 @@ func (f *fleet) autoSync(t *testing.T) (result workflows.BulkSyncResult, err err
 	return result, f.GetWorkflowResult(&result)
 }
 
-func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testing.T) {
+func TestAutoSyncSyncsCustomersOnceAndStartsRunsForFailedCustomers(t *testing.T) {
 	f := newFleet(t, 1030)
 	f.failing[7], f.failing[1030] = true, true
 	result, err := f.autoSync(t)
@@ -164,9 +164,9 @@ func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testi
 	require.Equal(t, 1, f.closed, "periods that are due are closed by a run of their own")
 }
 
-// TestAutoSyncHearsOfWhatDidNotCome checks that AutoSync starts a run for each provider event that did not arrive, and
-// lists invoices. One run reads at most 20 pages of the list of events.
-func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
+// TestAutoSyncStartsRunsForMissedProviderEvents checks that AutoSync starts a run for each provider event that did not
+// arrive, and lists invoices. One run reads at most 20 pages of the list of events.
+func TestAutoSyncStartsRunsForMissedProviderEvents(t *testing.T) {
 	f := newFleet(t, 3)
 	pages := 0
 	f.events = func() (activities.ListEventsResult, error) {
@@ -196,7 +196,7 @@ func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
 	require.Equal(t, 20, pages, "the next run goes on")
 }
 
-func TestAProviderThatListsNothingStopsNobody(t *testing.T) {
+func TestAutoSyncSyncsCustomersIfListingsFail(t *testing.T) {
 	f := newFleet(t, 3)
 	var asked atomic.Int64
 	f.events = func() (activities.ListEventsResult, error) {
@@ -228,14 +228,14 @@ func TestAutoSyncWaitsInOneRunUntilTheProviderIsBack(t *testing.T) {
 	require.Empty(t, f.children)
 }
 
-func TestAutoSyncStopsAtWhatSomebodyHasToAct(t *testing.T) {
+func TestAutoSyncFailsIfProviderRefusesEverySync(t *testing.T) {
 	f := newFleet(t, 60)
 	f.sync = func() error { return metering.Errorf(metering.CodeProviderRefuse, "save another URL") }
 	_, err := f.autoSync(t)
 	require.ErrorContains(t, err, "save another URL")
 }
 
-func TestAutoSyncContinuesAsNewWhereItStands(t *testing.T) {
+func TestAutoSyncContinuesAsNewWhenSuggested(t *testing.T) {
 	f := newFleet(t, 300)
 	f.SetContinueAsNewSuggested(true)
 	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1, After: 5})
@@ -249,7 +249,7 @@ func (f *fleet) ask(t *testing.T, after time.Duration, name string) {
 	}, after)
 }
 
-func TestOperatorsPauseResumeAndHurryAutoSync(t *testing.T) {
+func TestOperatorsPauseResumeAndRetryAutoSync(t *testing.T) {
 	f := newFleet(t, 60)
 	began, up := f.Now(), false
 	f.sync = func() error {
@@ -343,9 +343,9 @@ func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 	}
 }
 
-// TestClosePeriodWaitsForNoProvider checks that ClosePeriod neither calls the provider nor waits for it. Another run
-// reports the remaining usage of closed periods.
-func TestClosePeriodWaitsForNoProvider(t *testing.T) {
+// TestClosePeriodDoesNotWaitForProvider checks that ClosePeriod neither calls the provider nor waits for it. Another
+// run reports the remaining usage of closed periods.
+func TestClosePeriodDoesNotWaitForProvider(t *testing.T) {
 	f := newFleet(t, 70)
 	f.sync = down
 	f.reportElsewhere()
@@ -358,7 +358,7 @@ func TestClosePeriodWaitsForNoProvider(t *testing.T) {
 	require.Equal(t, []string{"report-closed/1"}, f.children)
 }
 
-func TestClosePeriodLeavesWhatWaitsForAMeterAndNeedsNoProvider(t *testing.T) {
+func TestClosePeriodCountsOpenPeriodsAndNeedsNoProvider(t *testing.T) {
 	f := newFleet(t, 3)
 	f.open = 1
 	f.lacking = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured")
@@ -370,9 +370,9 @@ func TestClosePeriodLeavesWhatWaitsForAMeterAndNeedsNoProvider(t *testing.T) {
 	require.Empty(t, f.children)
 }
 
-// TestClosedPeriodsAreReportedByThemselves checks that the run that reports closed periods syncs only their customers,
+// TestReportClosedRunSyncsWithoutClosing checks that the run that reports closed periods syncs only their customers,
 // and starts no closing.
-func TestClosedPeriodsAreReportedByThemselves(t *testing.T) {
+func TestReportClosedRunSyncsWithoutClosing(t *testing.T) {
 	f := newFleet(t, 4)
 	f.closeElsewhere()
 	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1, Closed: true})
@@ -382,7 +382,7 @@ func TestClosedPeriodsAreReportedByThemselves(t *testing.T) {
 	require.Zero(t, f.closed)
 }
 
-func TestMaintainDoesTheRestWhateverFails(t *testing.T) {
+func TestMaintainRunsOtherStepsAfterOneStepFails(t *testing.T) {
 	f := newFleet(t, 0)
 	f.OnActivity(do.MakeChunks, mock.Anything).Return(errForPeople)
 	done := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
+func TestBackfillMeterCountsEachDayOnceAndCompletesVersion(t *testing.T) {
 	env := newEnvironment()
 	env.RegisterActivity(do)
 	var days, counted []time.Time
@@ -44,7 +44,7 @@ func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
 	require.True(t, switched)
 }
 
-func TestBackfillMeterOfNothingOnlySwitches(t *testing.T) {
+func TestBackfillMeterWithoutDaysCompletesVersion(t *testing.T) {
 	env := newEnvironment()
 	env.RegisterActivity(do)
 	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{}, nil)
@@ -72,7 +72,7 @@ func TestBackfillMeterTriesAFailingDayAgain(t *testing.T) {
 	require.Equal(t, 5, tries)
 }
 
-func TestABackfillThatWorkersDieOfIsPausedUntilAnOperatorResumesIt(t *testing.T) {
+func TestBackfillThatCrashesWorkersIsPausedUntilOperatorResumesIt(t *testing.T) {
 	env := newEnvironment()
 	env.RegisterActivity(do)
 	var asked []activities.CountDaysInput

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func TestAnUnreachableTemporalIsUnavailable(t *testing.T) {
+func TestCallsToUnreachableTemporalReturnUnavailable(t *testing.T) {
 	t.Parallel()
 	nowhere, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1", Logger: quiet})
 	require.NoError(t, err)

@@ -84,13 +84,13 @@ func (d *delivering) run(t *testing.T) (result workflows.DeliverWebhooksResult) 
 	return result
 }
 
-func TestARunDeliversWhatIsDueAndEnds(t *testing.T) {
+func TestDueMessagesAreDeliveredAndRunEnds(t *testing.T) {
 	d := newDelivering(t, 0, 0, 0)
 	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 3}, d.run(t))
 	require.Equal(t, []activities.SendMessagesInput{{TenantID: 1, EndpointID: 7}}, d.asked)
 }
 
-func TestMessagesThatComeOneByOneAreOneRuns(t *testing.T) {
+func TestDeliverWebhooksRunStaysOpenBetweenMessages(t *testing.T) {
 	d := newDelivering(t, 0)
 	for after := 9 * time.Minute; after < time.Hour; after += 9 * time.Minute {
 		d.RegisterDelayedCallback(func() {
@@ -102,7 +102,7 @@ func TestMessagesThatComeOneByOneAreOneRuns(t *testing.T) {
 	require.Equal(t, d.began.Add(54*time.Minute+10*time.Minute).Round(time.Minute), d.Now().Round(time.Minute), "and it ends ten minutes after the last")
 }
 
-func TestARunWaitsVisiblyWithAnEndpointThatFails(t *testing.T) {
+func TestDeliverWebhooksShowsRetriesOfFailingEndpoint(t *testing.T) {
 	d := newDelivering(t, 0, 0)
 	d.failing = 12 * time.Minute
 	began := d.began
@@ -121,7 +121,7 @@ func rounded(all []time.Duration) (minutes []time.Duration) {
 	return minutes
 }
 
-func TestAMessageThatComesWhileARunWaitsIsDeliveredAtOnce(t *testing.T) {
+func TestNewMessageIsDeliveredWhileRunWaitsForLaterMessage(t *testing.T) {
 	d := newDelivering(t, time.Hour)
 	d.RegisterDelayedCallback(func() {
 		d.due = append(d.due, 10*time.Minute)
@@ -131,14 +131,14 @@ func TestAMessageThatComesWhileARunWaitsIsDeliveredAtOnce(t *testing.T) {
 	require.Equal(t, []time.Duration{10 * time.Minute, time.Hour}, rounded(d.sent))
 }
 
-func TestARunDoesNotSpinWhereAWorkersClockIsBehind(t *testing.T) {
+func TestWebhookRunDoesNotBusyLoopIfClockIsBehind(t *testing.T) {
 	d := newDelivering(t, 5*time.Second)
 	d.behind = 20 * time.Second
 	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1}, d.run(t))
 	require.LessOrEqual(t, len(d.asked), 30, "a look each second")
 }
 
-func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {
+func TestOperatorsPauseResumeAndRetryWebhookRun(t *testing.T) {
 	d := newDelivering(t, 0)
 	d.failing = 24 * time.Hour
 	ask := func(after time.Duration, update string) {
@@ -158,7 +158,7 @@ func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {
 	require.True(t, d.asked[2].AtOnce)
 }
 
-func TestARunOfADisabledEndpointFailsAndSaysWhatToDo(t *testing.T) {
+func TestDeliverWebhooksFailsWithReasonIfEndpointIsDisabled(t *testing.T) {
 	for because, want := range map[metering.DisabledBecause]string{
 		metering.DisabledGone:     "it answered 410",
 		metering.DisabledFailing:  "it has accepted no message for five days",
@@ -174,7 +174,7 @@ func TestARunOfADisabledEndpointFailsAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestARunOfAnEndpointThatIsEnabledAgainGoesOn(t *testing.T) {
+func TestDeliverWebhooksContinuesIfEndpointIsEnabledAgain(t *testing.T) {
 	d := newDelivering(t, 0)
 	d.off = metering.DisabledByTenant
 	d.enable = func() {
@@ -190,7 +190,7 @@ func TestARunOfADeletedEndpointEnds(t *testing.T) {
 	require.Equal(t, workflows.DeliverWebhooksResult{}, d.run(t))
 }
 
-func TestALongRunGoesOnInANewOne(t *testing.T) {
+func TestLongWebhookRunContinuesAsNew(t *testing.T) {
 	d := newDelivering(t, time.Hour)
 	d.RegisterDelayedCallback(func() {
 		d.SetContinueAsNewSuggested(true)
@@ -201,7 +201,7 @@ func TestALongRunGoesOnInANewOne(t *testing.T) {
 	require.ErrorAs(t, d.GetWorkflowError(), &next)
 }
 
-func TestAPausedRunThatIsToTryAtOnceDoes(t *testing.T) {
+func TestRetryNowSendsMessagesOfPausedWebhookRun(t *testing.T) {
 	d := newDelivering(t, 0)
 	d.failing = 24 * time.Hour
 	for after, update := range map[time.Duration]string{time.Minute: "pause", 2 * time.Hour: "retry-now"} {
@@ -211,7 +211,7 @@ func TestAPausedRunThatIsToTryAtOnceDoes(t *testing.T) {
 	require.Equal(t, []time.Duration{2 * time.Hour}, rounded(d.sent))
 }
 
-func TestWhoAsksALongRunToTryAtOnceIsHeardByTheNext(t *testing.T) {
+func TestRetryNowIsHandledAfterContinueAsNew(t *testing.T) {
 	d := newDelivering(t, 0)
 	d.failing = 24 * time.Hour
 	d.RegisterDelayedCallback(func() {

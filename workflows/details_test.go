@@ -69,7 +69,7 @@ func detailsOfErasure(t *testing.T, page string) (details []string) {
 	return append(details, detailsOf(t, env))
 }
 
-func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
+func TestSyncDetailsShowUnresolvedReconciliations(t *testing.T) {
 	w := newWorld(t)
 	invoiced := metering.Whole(7)
 	october := metering.Range{Start: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)}

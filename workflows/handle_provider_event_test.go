@@ -102,7 +102,7 @@ func (h *happening) run(t *testing.T) (outcome string, took time.Duration) {
 	return result.Outcome, h.ended.Sub(began).Round(time.Minute)
 }
 
-func TestTheRunOfAHeldInvoiceIsBegunOrToldOfTheEvent(t *testing.T) {
+func TestDraftInvoiceEventStartsHoldInvoiceRun(t *testing.T) {
 	h := newHappening(t)
 	drafted := h.Now()
 	h.invoice = func() (activities.ReadInvoiceResult, error) {
@@ -113,7 +113,7 @@ func TestTheRunOfAHeldInvoiceIsBegunOrToldOfTheEvent(t *testing.T) {
 	require.Equal(t, []workflows.HoldInvoiceInput{{TenantID: 1, HoldID: 9}}, h.holds)
 }
 
-func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {
+func TestEventWithoutCustomerOrCycleInvoiceRequestsNoSync(t *testing.T) {
 	h := newHappening(t)
 	h.event = activities.ReadEventResult{Invoice: true}
 	outcome, _ := h.run(t)
@@ -126,7 +126,7 @@ func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {
 	require.Zero(t, h.requests)
 }
 
-func TestAFinalInvoiceClosesItsPeriodWhereThatCanBe(t *testing.T) {
+func TestFinalInvoiceEventClosesPeriodIfPossible(t *testing.T) {
 	for closed, want := range map[int]string{
 		0: "the invoice was stored; its period is not closed yet", 1: "the invoice was stored and its period closed",
 	} {
@@ -141,7 +141,7 @@ func TestAFinalInvoiceClosesItsPeriodWhereThatCanBe(t *testing.T) {
 	}
 }
 
-func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
+func TestDraftInvoiceEventEndsWhenItsSyncEnds(t *testing.T) {
 	for _, c := range []struct {
 		end     activities.ReadSyncResult
 		want    string
@@ -174,10 +174,10 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnEventWaitsForTheRunThatWasThereBefore checks an event about a customer with an open run. The event's run
+// TestEventOfCustomerWithOpenSyncRunWaitsForItsSync checks an event about a customer with an open run. The event's run
 // signals the open run, and polls the row of the requested sync. The open run may end in between, so that both the
 // start and the signal fail.
-func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
+func TestEventOfCustomerWithOpenSyncRunWaitsForItsSync(t *testing.T) {
 	for name, c := range map[string]struct {
 		taken, deaf   int // number of starts that find an open run, and number of signals that fail
 		runs, signals int
@@ -206,7 +206,7 @@ func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
 	}
 }
 
-func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
+func TestSubscriptionEventWaitsForItsSyncAtMostOneHour(t *testing.T) {
 	h := newHappening(t)
 	h.event.Invoice = false
 	outcome, _ := h.run(t)
@@ -222,7 +222,7 @@ func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
 	require.Less(t, h.looks, 30)
 }
 
-func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
+func TestInvoiceEventWaitsForSyncOnlyWhileInvoiceAcceptsUsage(t *testing.T) {
 	looks := 0
 	late := "the period's last usage was not sent in time; the sync continues"
 	for name, c := range map[string]struct {
@@ -267,7 +267,7 @@ func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
 	}
 }
 
-func TestAnEventThatTheProviderRefusesToExplainSaysWhatToDo(t *testing.T) {
+func TestEventOutcomeShowsWhyProviderRefusedInvoiceRead(t *testing.T) {
 	h := newHappening(t)
 	h.invoice = func() (activities.ReadInvoiceResult, error) {
 		return activities.ReadInvoiceResult{}, metering.Errorf(metering.CodeProviderRefuse, "save another key")

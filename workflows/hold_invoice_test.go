@@ -133,7 +133,7 @@ func (h *heldInvoice) run(t *testing.T) (state billing.HoldState, took time.Dura
 	return result.State, h.Now().Sub(h.began).Round(time.Minute)
 }
 
-func TestAnInvoiceIsHeldAtOnceAndReleasedAfterTheGraceAndASync(t *testing.T) {
+func TestInvoiceIsHeldImmediatelyAndReleasedAfterGraceAndSync(t *testing.T) {
 	h := newHeldInvoice(t)
 	state, took := h.run(t)
 	require.Equal(t, billing.HoldReleased, state)
@@ -146,7 +146,7 @@ func TestAnInvoiceIsHeldAtOnceAndReleasedAfterTheGraceAndASync(t *testing.T) {
 	require.Equal(t, []string{"succeeded"}, h.outcomes)
 }
 
-func TestAnInvoiceThatDisagreesWaitsForTheDeadlineOrForAnOperator(t *testing.T) {
+func TestDisagreeingInvoiceIsHeldUntilDeadlineOrOperatorRelease(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.agrees = func(int) bool { return false }
 	state, took := h.run(t)
@@ -166,7 +166,7 @@ func TestAnInvoiceThatDisagreesWaitsForTheDeadlineOrForAnOperator(t *testing.T) 
 	require.Equal(t, 100*time.Hour, took, "at once")
 }
 
-func TestWhatComesToAgreeIsReleasedByItself(t *testing.T) {
+func TestHeldInvoiceIsReleasedOnceItAgrees(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.agrees = func(int) bool { return h.Now().After(h.grace.Add(5 * time.Hour)) }
 	state, took := h.run(t)
@@ -175,7 +175,7 @@ func TestWhatComesToAgreeIsReleasedByItself(t *testing.T) {
 	require.Len(t, h.synced, 1)
 }
 
-func TestReleasingWithoutSayingWhyIsRefused(t *testing.T) {
+func TestReleaseOfHeldInvoiceRequiresReason(t *testing.T) {
 	h := newHeldInvoice(t)
 	refused := false
 	h.RegisterDelayedCallback(func() {
@@ -197,7 +197,7 @@ func (a *updateAnswer) Accept()                             {}
 func (a *updateAnswer) Reject(err error)                    { a.complete(nil, err) }
 func (a *updateAnswer) Complete(success any, failure error) { a.complete(success, failure) }
 
-func TestASignalHasAHeldInvoiceLookedAtDuringTheGrace(t *testing.T) {
+func TestSignalRechecksHeldInvoiceDuringGrace(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.RegisterDelayedCallback(func() {
 		h.theirs = true
@@ -209,7 +209,7 @@ func TestASignalHasAHeldInvoiceLookedAtDuringTheGrace(t *testing.T) {
 	require.Empty(t, h.sent[releaseReport])
 }
 
-func TestAnOutageOfTheProviderDelaysAHeldInvoice(t *testing.T) {
+func TestProviderOutageDelaysHoldAndReleaseOfInvoice(t *testing.T) {
 	h := newHeldInvoice(t)
 	down := metering.Errorf(metering.CodeProviderDown, "Stripe did not answer")
 	outage := func(from, until time.Duration) func() error {
@@ -229,9 +229,9 @@ func TestAnOutageOfTheProviderDelaysAHeldInvoice(t *testing.T) {
 	require.Less(t, h.sent[holdReport][0].Sub(h.began), 26*time.Minute, "before the provider lets the invoice go")
 }
 
-// TestARunWhoseFirstLookFailsLooksAgain checks that a run repeats its first comparison if that comparison
+// TestHoldInvoiceRetriesFailedFirstComparison checks that a run repeats its first comparison if that comparison
 // fails, for example because the worker is killed. Until then, the run knows nothing about the invoice.
-func TestARunWhoseFirstLookFailsLooksAgain(t *testing.T) {
+func TestHoldInvoiceRetriesFailedFirstComparison(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {
 		if len(h.looks) <= 3 {
@@ -245,9 +245,9 @@ func TestARunWhoseFirstLookFailsLooksAgain(t *testing.T) {
 	require.Equal(t, []string{"succeeded"}, h.outcomes)
 }
 
-// TestARefusalKeepsAnInvoiceHeld checks that a run waits while the provider refuses its calls, and continues after an
-// operator has fixed the cause.
-func TestARefusalKeepsAnInvoiceHeld(t *testing.T) {
+// TestProviderRefusalKeepsInvoiceHeld checks that a run waits while the provider refuses its calls, and continues after
+// an operator has fixed the cause.
+func TestProviderRefusalKeepsInvoiceHeld(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {
 		if h.Now().Before(h.grace.Add(time.Hour)) && !h.Now().Before(h.grace) {

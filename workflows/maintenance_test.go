@@ -18,7 +18,7 @@ import (
 
 var errForPeople = activities.Failure(metering.Errorf(metering.CodeConflict, "somebody has to look"))
 
-func TestAnAuditGoesOnInAnotherRunOrSaysWhereItStopped(t *testing.T) {
+func TestAuditUsageContinuesAsNewOrShowsProgressOnFailure(t *testing.T) {
 	f := newFleet(t, 0)
 	f.SetContinueAsNewSuggested(true)
 	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{After: 20, SoFar: workflows.AuditUsageResult{Tenants: 20, Discrepancies: 1}})
@@ -32,7 +32,7 @@ func TestAnAuditGoesOnInAnotherRunOrSaysWhereItStopped(t *testing.T) {
 	require.Equal(t, "20 tenants, 1 discrepancies", detailsOf(t, f.TestWorkflowEnvironment))
 }
 
-func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {
+func TestRotateSecretsRetriesUntilWorkerHasKey(t *testing.T) {
 	f := newFleet(t, 0)
 	tries := 0
 	f.OnActivity(do.RewrapSecrets, mock.Anything, activities.RewrapSecretsInput{KeyID: "new"}).Return(
@@ -49,9 +49,9 @@ func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {
 	require.Equal(t, workflows.RotateSecretsResult{Sealed: 3, Unopened: 1}, result)
 }
 
-// TestAFailedCustomerWhoseRunIsOpenGetsNoOther checks that AutoSync starts no run for a failed customer with an open
-// run. The open run handles the request.
-func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
+// TestAutoSyncStartsNoRunForFailedCustomerWithOpenRun checks that AutoSync starts no run for a failed customer with an
+// open run. The open run handles the request.
+func TestAutoSyncStartsNoRunForFailedCustomerWithOpenRun(t *testing.T) {
 	f := newFleet(t, 3)
 	setInterceptors(f.TestWorkflowEnvironment, (&taken{1}).intercept)
 	f.failing[1], f.failing[2] = true, true
@@ -61,7 +61,7 @@ func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 	require.Equal(t, []string{"sync-customer/1/2"}, f.children)
 }
 
-func TestWhatStopsABulkSyncIsItsOwnFailure(t *testing.T) {
+func TestBulkSyncFailsWithErrorOfItsActivity(t *testing.T) {
 	refuse := func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 		return activities.CustomerPageResult{}, errForPeople
 	}
@@ -88,7 +88,7 @@ func TestWhatStopsABulkSyncIsItsOwnFailure(t *testing.T) {
 	}
 }
 
-func TestABackfillThatCannotGoOnSaysWhy(t *testing.T) {
+func TestBackfillMeterFailsWithErrorOfFailedStep(t *testing.T) {
 	for _, at := range []string{"plan", "count", "switch"} {
 		t.Run(at, func(t *testing.T) {
 			fail := func(step string) error {
@@ -107,7 +107,7 @@ func TestABackfillThatCannotGoOnSaysWhy(t *testing.T) {
 	}
 }
 
-func TestARotationThatIsGoneFails(t *testing.T) {
+func TestRunOfMissingRotationFails(t *testing.T) {
 	f := newFleet(t, 0)
 	f.OnActivity(do.ReadRotation, mock.Anything, mock.Anything).Return(activities.RotationResult{}, activities.Failure(metering.Errorf(metering.CodeNotFound, "there is no such rotation")))
 	f.ExecuteWorkflow(workflows.RotateCredential, workflows.RotateCredentialInput{TenantID: 1, RotationID: 3})
@@ -123,7 +123,7 @@ func TestACanceledEventIsNotRecordedAsHandled(t *testing.T) {
 	require.Empty(t, h.recorded)
 }
 
-func TestAnEventWhoseOutcomeIsUnknownFails(t *testing.T) {
+func TestEventRunFailsOnUnexpectedErrorAndHidesItsText(t *testing.T) {
 	h := newHappening(t)
 	h.invoice = func() (activities.ReadInvoiceResult, error) {
 		return activities.ReadInvoiceResult{}, errors.New("a bug")

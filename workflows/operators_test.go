@@ -37,7 +37,7 @@ func (w *world) ask(t *testing.T, after time.Duration, name string, in any) {
 	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(name, name, t, in) }, after)
 }
 
-func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
+func TestRetryNowMakesSyncCustomerRetryImmediately(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = downForAnHour
@@ -112,7 +112,7 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	require.GreaterOrEqual(t, w.Now().Sub(began), 3*time.Hour)
 }
 
-func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
+func TestExcludeMeterRejectsInvalidMeterID(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.request(0)
@@ -128,9 +128,9 @@ func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
 	require.Empty(t, w.excluded())
 }
 
-// TestWhoAsksIsWrittenDown checks that each update is recorded with its actor and reason, even if the run ends because
-// of the update.
-func TestWhoAsksIsWrittenDown(t *testing.T) {
+// TestEachUpdateIsRecordedWithActorAndReason checks that each update is recorded with its actor and reason, even if the
+// run ends because of the update.
+func TestEachUpdateIsRecordedWithActorAndReason(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = downForAnHour
@@ -161,7 +161,7 @@ func TestWhoAsksIsWrittenDown(t *testing.T) {
 	require.EqualValues(t, 9, (*w.recorded)[1].MeterID)
 }
 
-func TestAMeterOfNobodyIsNotExcluded(t *testing.T) {
+func TestExcludeMeterFailsForUnknownMeter(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = downForAnHour

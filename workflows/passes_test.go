@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func TestAPassCostsAsManyActivitiesAsItHasSteps(t *testing.T) {
+func TestPassRunsOneActivityPerStep(t *testing.T) {
 	l := newLedger(t, 7, 8, 9)
 	l.request(0)
 	_, err := l.run(t)
@@ -39,9 +39,9 @@ func TestAPassCostsAsManyActivitiesAsItHasSteps(t *testing.T) {
 	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "FinishSync"}, l.names, "nothing was accepted")
 }
 
-// TestWhatComesTooLateIsPlannedAgain checks that usage that is too late for its invoice is charged by another report in
-// the same pass. Therefore, a successful sync has reported all usage.
-func TestWhatComesTooLateIsPlannedAgain(t *testing.T) {
+// TestUsageTooLateForInvoiceIsPlannedAgain checks that usage that is too late for its invoice is charged by another
+// report in the same pass. Therefore, a successful sync has reported all usage.
+func TestUsageTooLateForInvoiceIsPlannedAgain(t *testing.T) {
 	l := newLedger(t, 7)
 	l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
 		if meter == 7 {
@@ -57,7 +57,7 @@ func TestWhatComesTooLateIsPlannedAgain(t *testing.T) {
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 1, Sent: 1}, result)
 }
 
-func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
+func TestCustomerStateIsReadAgainAfterFiveMinutesOrRefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		away  time.Duration
 		first activities.SendReportResult
@@ -128,7 +128,7 @@ func TestAPassEndsWhileEventsAndRequestsKeepComing(t *testing.T) {
 	}
 }
 
-func TestASideThatChangesIsReadAgain(t *testing.T) {
+func TestChangedCustomerStateIsReadAgainAtMostThreeTimes(t *testing.T) {
 	const changing = "the customer's subscriptions at the provider changed during the sync; sync again"
 	for changes, c := range map[int]struct {
 		sides   int
@@ -162,9 +162,9 @@ func TestASideThatChangesIsReadAgain(t *testing.T) {
 	require.Equal(t, 1, l.sides)
 }
 
-// TestAProviderOfAnotherKindIsReadFirst checks the first pass after Stripe has replaced a receiver of
+// TestFirstPassReadsStripeAfterReceiverIsReplaced checks the first pass after Stripe has replaced a receiver of
 // statements. The pass reads the customer's state at Stripe before it plans reports.
-func TestAProviderOfAnotherKindIsReadFirst(t *testing.T) {
+func TestFirstPassReadsStripeAfterReceiverIsReplaced(t *testing.T) {
 	l := newLedger(t, 7)
 	l.reads = false
 	l.plan = func() (bool, error) { return l.sides == 0, nil }

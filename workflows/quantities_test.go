@@ -124,7 +124,7 @@ func away(metering.MeterID, int) (activities.SendReportResult, error) {
 	return activities.SendReportResult{}, down()
 }
 
-func TestEveryMeterIsReportedOnceAndComparedWithWhatWasCounted(t *testing.T) {
+func TestEachMeterIsReportedOnceAndComparedWithProviderCount(t *testing.T) {
 	l := newLedger(t)
 	l.request(0)
 	result, err := l.run(t)
@@ -140,7 +140,7 @@ func TestEveryMeterIsReportedOnceAndComparedWithWhatWasCounted(t *testing.T) {
 	require.Contains(t, details, "2 reports counted, 0 not yet counted |")
 }
 
-func TestWhatStripeRefusesForOneMeterHoldsNoOtherBack(t *testing.T) {
+func TestFailedReportOfOneMeterDoesNotBlockOtherMeters(t *testing.T) {
 	inDoubt := activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}
 	for name, c := range map[string]struct {
 		answer  activities.SendReportResult
@@ -174,7 +174,7 @@ func TestWhatStripeRefusesForOneMeterHoldsNoOtherBack(t *testing.T) {
 	}
 }
 
-func TestWhereStripeDoesNotAnswerAllMetersWait(t *testing.T) {
+func TestAllMetersWaitDuringStripeOutage(t *testing.T) {
 	l := newLedger(t)
 	back := l.Now().Add(10 * time.Minute)
 	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
@@ -201,7 +201,7 @@ func TestWhereStripeDoesNotAnswerAllMetersWait(t *testing.T) {
 	require.Zero(t, l.counts)
 }
 
-func TestAReportThatSomebodyElseCompletedIsPlannedAgain(t *testing.T) {
+func TestSyncPlansAgainIfReportOutcomeIsAlreadyKnown(t *testing.T) {
 	l := newLedger(t)
 	l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
 		if meter != 7 {
@@ -219,7 +219,7 @@ func TestAReportThatSomebodyElseCompletedIsPlannedAgain(t *testing.T) {
 	require.Contains(t, detailsOf(t, l.TestWorkflowEnvironment), "no longer needed: the outcome of the report is already known")
 }
 
-func TestTheProvidersSideIsReadUntilStripeAnswersOrSaysNo(t *testing.T) {
+func TestCustomerStateReadIsRetriedUntilStripeAnswersOrRefuses(t *testing.T) {
 	l := newLedger(t)
 	l.read = func() error {
 		if l.sides < 4 {
@@ -269,7 +269,7 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 	require.Equal(t, []uuid.UUID{l.reports[0].ID}, l.finished[0].Reports)
 }
 
-func TestCancelingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
+func TestCanceledSyncFailsItsRequestsAtEveryStep(t *testing.T) {
 	for name, stop := range map[string]func(l *quantityLedger, cancel func()){
 		"reading the side": func(l *quantityLedger, cancel func()) {
 			l.read = func() error {
@@ -302,7 +302,7 @@ func TestCancelingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
 	}
 }
 
-func TestALongHistoryContinuesAsNewInTheMiddleOfReports(t *testing.T) {
+func TestSyncContinuesAsNewWhileReadOrReportWaits(t *testing.T) {
 	for name, wait := range map[string]func(l *quantityLedger){
 		"reading the side": func(l *quantityLedger) { l.read = down },
 		"sending":          func(l *quantityLedger) { l.send = away },
@@ -322,8 +322,8 @@ func TestALongHistoryContinuesAsNewInTheMiddleOfReports(t *testing.T) {
 	}
 }
 
-// TestSummariesThatCannotBeReadFailNoSync checks that a sync succeeds even if Stripe's summaries cannot be read.
-func TestSummariesThatCannotBeReadFailNoSync(t *testing.T) {
+// TestSyncSucceedsIfStripeSummariesCannotBeRead checks that a sync succeeds even if Stripe's summaries cannot be read.
+func TestSyncSucceedsIfStripeSummariesCannotBeRead(t *testing.T) {
 	l := newLedger(t)
 	l.count = func() (activities.ReadProviderResult, error) { return activities.ReadProviderResult{}, down() }
 	l.request(0)

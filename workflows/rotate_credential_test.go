@@ -98,7 +98,7 @@ func TestOperatorsSeeThatAnOldCredentialIsStillUsedNearItsEnd(t *testing.T) {
 	require.Equal(t, 24*time.Hour, after)
 }
 
-func TestARotationWithoutAnOverlapIsOverAtOnce(t *testing.T) {
+func TestRotationWithoutOverlapEndsImmediately(t *testing.T) {
 	r := newRotation(t)
 	r.now.Outcome = metering.RotationExpired
 	outcome, _, details := r.run(t)
@@ -132,9 +132,9 @@ func TestCancelingARotationKeepsBothCredentials(t *testing.T) {
 	require.Equal(t, "sec_3 and sec_4 both remain valid", details)
 }
 
-// TestARotationGoesByTheRow checks that the run uses the times in the rotation's row. The row may change, and the
-// database's clock may be behind.
-func TestARotationGoesByTheRow(t *testing.T) {
+// TestRotationRunUsesTimesOfItsRow checks that the run uses the times in the rotation's row. The row may change, and
+// the database's clock may be behind.
+func TestRotationRunUsesTimesOfItsRow(t *testing.T) {
 	r := newRotation(t)
 	r.RegisterDelayedCallback(func() {
 		r.now.Until, r.now.WarnAt = r.Now().Add(time.Hour), r.Now().Add(45*time.Minute)
@@ -160,7 +160,7 @@ func TestARotationGoesByTheRow(t *testing.T) {
 	}
 }
 
-func TestARotationOutlastsAFailingDatabase(t *testing.T) {
+func TestRotationRunRetriesWhileDatabaseIsUnavailable(t *testing.T) {
 	env := newEnvironment()
 	env.RegisterActivity(do)
 	tries := 0

@@ -8,9 +8,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestAClientAParentAndAScheduleBeginTheSameRun checks that operators see the same run, whether a client, a parent or a
-// schedule starts it.
-func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
+// TestRunHasSameAttributesFromClientParentAndSchedule checks that operators see the same run, whether a client, a
+// parent or a schedule starts it.
+func TestRunHasSameAttributesFromClientParentAndSchedule(t *testing.T) {
 	for _, s := range []start{
 		syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), closePeriodStart(1), handleProviderEventStart(1, 2, 7), handleProviderEventStart(1, 0, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2),
 		backfillMeterStart(1, 3), rotateCredentialStart(1, 4), deliverWebhooksStart(1, 6),
@@ -35,7 +35,7 @@ func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
 	}
 }
 
-func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
+func TestRunOfOneCustomerLinksToCustomer(t *testing.T) {
 	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), handleProviderEventStart(1, 2, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2)} {
 		customer, _ := s.searchAttributes().GetKeyword(customerAttribute)
 		require.Equal(t, "cus_2", customer, s.id)
@@ -46,9 +46,9 @@ func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
 	require.NotContains(t, stranger.details, "cus_")
 }
 
-// TestOnlyWhatIsScheduledWaits checks that scheduled syncs have a lower priority than syncs requested by a
+// TestScheduledSyncsHaveLowerPriority checks that scheduled syncs have a lower priority than syncs requested by a
 // user or for a held invoice. Only the API starts urgent runs of provider events.
-func TestOnlyWhatIsScheduledWaits(t *testing.T) {
+func TestScheduledSyncsHaveLowerPriority(t *testing.T) {
 	for trigger, want := range map[metering.Trigger]int{metering.Manual: interactive, metering.ByProvider: interactive, metering.Scheduled: background} {
 		require.Equal(t, want, syncCustomerStart(1, 2, trigger).fairPriority().PriorityKey)
 	}

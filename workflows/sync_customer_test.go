@@ -180,7 +180,7 @@ func downForAnHour(attempt int) error {
 
 func down() error { return metering.Errorf(metering.CodeProviderDown, "the webhook answered 503") }
 
-func TestSyncCustomerWithNothingToSendFindsWhatHolds(t *testing.T) {
+func TestSyncCustomerWithNothingToSendReturnsCurrentReport(t *testing.T) {
 	w := newWorld(t)
 	w.request(0)
 	result, err := w.run(t)
@@ -203,7 +203,7 @@ func TestSyncCustomerWithoutARequestDoesNothing(t *testing.T) {
 	require.Empty(t, w.finished)
 }
 
-func TestSyncCustomerSendsWhatIsNew(t *testing.T) {
+func TestSyncCustomerSendsNewUsage(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.request(0)
@@ -276,7 +276,7 @@ func TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast(t *testing.T) {
 	}
 }
 
-func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
+func TestSyncCustomerStopsAtRefusalWithNextStep(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(int) error { return metering.Errorf(metering.CodeProviderRefuse, "save another URL") }
@@ -290,9 +290,9 @@ func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
 	require.Zero(t, w.reported)
 }
 
-// TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided checks that an error that is not a decision of the provider
+// TestSyncCustomerCompletesReportsOnlyOnProviderDecision checks that an error that is not a decision of the provider
 // leaves the report unchanged.
-func TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided(t *testing.T) {
+func TestSyncCustomerCompletesReportsOnlyOnProviderDecision(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(int) error { return metering.Errorf(metering.CodeNotFound, "there is no such report") }
@@ -303,7 +303,7 @@ func TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided(t *testing.T) {
 	require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "there is no such report |")
 }
 
-func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
+func TestSyncCustomerSendsOtherPeriodsIfOneIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.total, w.older = 5, 1
 	w.deliver = func(attempt int) error {
@@ -321,7 +321,7 @@ func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
 	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "PlanReports", "SendReport", "FinishSync"}, w.names)
 }
 
-func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
+func TestSyncCustomerRunsSecondPassForRequestDuringPass(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(attempt int) error {
@@ -340,7 +340,7 @@ func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 	require.Len(t, w.finished, 2)
 }
 
-func TestSyncCustomerTriesAgainAtOnceWhenAskedDuringAnOutage(t *testing.T) {
+func TestSyncCustomerRetriesImmediatelyOnRequestDuringOutage(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = downForAnHour
@@ -369,7 +369,7 @@ func TestSyncCustomerContinuesAsNewWhileItWaits(t *testing.T) {
 	require.Empty(t, w.finished, "the requests stay with the next run")
 }
 
-func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {
+func TestSyncCustomerSucceedsIfPassAfterRefusalSucceeds(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(attempt int) error {
@@ -387,7 +387,7 @@ func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {
 	require.Empty(t, w.finished[1].Error)
 }
 
-func TestSyncCustomerPlansAgainWhereAReportWasOvertaken(t *testing.T) {
+func TestSyncCustomerPlansAgainAfterProviderIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(attempt int) error {
@@ -410,7 +410,7 @@ func TestSyncCustomerPlansAgainWhereAReportWasOvertaken(t *testing.T) {
 	require.Equal(t, 5, w.reported)
 }
 
-func TestSyncCustomerFailsTheRequestsWhereNothingCanBePlanned(t *testing.T) {
+func TestSyncCustomerFailsRequestsIfPlanningFails(t *testing.T) {
 	w := newWorld(t)
 	w.plan = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
 	w.request(0)
@@ -419,7 +419,7 @@ func TestSyncCustomerFailsTheRequestsWhereNothingCanBePlanned(t *testing.T) {
 	require.Equal(t, "no billing provider is configured", w.finished[0].Error)
 }
 
-func TestSyncCustomerOutlastsAFailingDatabase(t *testing.T) {
+func TestSyncCustomerRetriesWhileDatabaseIsUnavailable(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	failures := 9
@@ -435,7 +435,7 @@ func TestSyncCustomerOutlastsAFailingDatabase(t *testing.T) {
 	require.Equal(t, 5, w.reported)
 }
 
-func TestSyncCustomerAnswersTheRequestsWhenCanceled(t *testing.T) {
+func TestSyncCustomerFailsRequestsWhenCanceled(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(int) error { return down() }
@@ -447,9 +447,9 @@ func TestSyncCustomerAnswersTheRequestsWhenCanceled(t *testing.T) {
 	require.NotNil(t, w.outstanding)
 }
 
-// TestSyncCustomerLeavesWhatIsRequestedWhileItIsCanceledToAnotherRun checks that the next run handles a sync that is
+// TestSyncRequestedDuringCancellationIsLeftToNextRun checks that the next run handles a sync that is
 // requested after the cancellation and before the run's end.
-func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCanceledToAnotherRun(t *testing.T) {
+func TestSyncRequestedDuringCancellationIsLeftToNextRun(t *testing.T) {
 	w := newWorld(t)
 	w.request(0)
 	w.RegisterDelayedCallback(w.CancelWorkflow, 5*time.Minute)
@@ -466,7 +466,7 @@ func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCanceledToAnotherRun(t *testi
 	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2}, in, "what operators asked of the canceled run has ended with it")
 }
 
-func TestSyncCustomerContinuesAsNewWhereRequestsKeepComing(t *testing.T) {
+func TestSyncCustomerContinuesAsNewIfRequestsKeepComing(t *testing.T) {
 	w := newWorld(t)
 	w.deliver = func(int) error { return nil }
 	w.plan = func() error {

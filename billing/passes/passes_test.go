@@ -92,7 +92,7 @@ func upToDate(plan passes.Plan, names ...byte) passes.Plan {
 	return plan
 }
 
-func TestAPassTakesItsSteps(t *testing.T) {
+func TestPassReadsPlansSendsAndCountsInOrder(t *testing.T) {
 	t.Parallel()
 	readFirst := passes.Plan{ReadFirst: true}
 	for name, c := range map[string]struct {
@@ -189,9 +189,9 @@ func TestAPassTakesItsSteps(t *testing.T) {
 	}
 }
 
-// TestAnErrorEndsAPassWhereverItComes checks that an error ends the pass, and that the result contains the reports sent
+// TestErrorInAnyStepEndsPass checks that an error ends the pass, and that the result contains the reports sent
 // before it.
-func TestAnErrorEndsAPassWhereverItComes(t *testing.T) {
+func TestErrorInAnyStepEndsPass(t *testing.T) {
 	t.Parallel()
 	for failing, reports := range map[string][]uuid.UUID{"read": nil, "plan": nil, "send 1": nil, "send 2": ids(1), "count": ids(1, 2)} {
 		s := &script{plans: []passes.Plan{sends(1, 2)}, failing: failing}

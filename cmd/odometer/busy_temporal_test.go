@@ -63,7 +63,7 @@ func (b *busy) givesUp(requestID string) bool {
 	return !again
 }
 
-func TestATemporalThatGivesUpIsAskedAgain(t *testing.T) {
+func TestTemporalRequestIsRepeatedAfterDeadlineExceeded(t *testing.T) {
 	t.Parallel()
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t)})

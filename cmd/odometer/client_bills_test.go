@@ -53,14 +53,14 @@ client.ingest_event({"event_type": "llm", "customer_id": "python", "properties":
 	},
 }
 
-// TestDrillAModelCallIsBilledFromEachClient sends an event from each client, which three meters count. The
+// TestDrillModelCallSentByEachClientIsBilled sends an event from each client, which three meters count. The
 // statement and the invoice at Stripe have the same amounts:
 //
 //	1250 input tokens at 0.002 USD  2.50
 //	310 output tokens at 0.01 USD   3.10
 //	0.3 USD of cost at 1.2 USD      0.36
 //	total                           5.96
-func TestDrillAModelCallIsBilledFromEachClient(t *testing.T) {
+func TestDrillModelCallSentByEachClientIsBilled(t *testing.T) {
 	t.Parallel()
 	fake := stripetest.New(stripetest.Options{})
 	stripe := httptest.NewServer(fake)

@@ -26,7 +26,7 @@ func awaitReady(t *testing.T, p *proc.Process, want int) {
 	})
 }
 
-func TestProcessesWithAWrongClockCloseAndDateNothing(t *testing.T) {
+func TestWrongClockPreventsClosingsAndNewEvents(t *testing.T) {
 	t.Parallel()
 	clock := proc.NewClock(t)
 	w := watchAt(t, "UTC", clock, "DATABASE_CLOCK_FOLLOWS=false")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNothingMovesTheClockOfABinaryThatIsNotForDrills(t *testing.T) {
+func TestClockAheadFileDoesNotMoveClockOfNormalBinary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ahead")
 	require.NoError(t, os.WriteFile(path, []byte("1000h"), 0o600))
 	t.Setenv("CLOCK_AHEAD_FILE", path)

@@ -31,9 +31,9 @@ func TestHeadersAreAtMost16KB(t *testing.T) {
 	}
 }
 
-// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps open, directly and from a trusted
-// proxy. Meanwhile, a client with a key gets an answer, also on a connection that was open before.
-func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
+// TestDrillUnauthenticatedConnectionsAreBounded opens more connections than an API keeps open, directly and from a
+// trusted proxy. Meanwhile, a client with a key gets an answer, also on a connection that was open before.
+func TestDrillUnauthenticatedConnectionsAreBounded(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	_, key := system.Tenant(t)

@@ -99,10 +99,10 @@ type redefinition struct {
 	over               atomic.Bool
 }
 
-// TestUsageIsByOneDefinitionWhileItChanges changes the path, filters and groups of a meter five times. Each read uses a
-// single definition, which is never older than the last complete one. A read contains only whole batches, including all
-// batches that were answered before the read.
-func TestUsageIsByOneDefinitionWhileItChanges(t *testing.T) {
+// TestEachUsageReadUsesOneMeterDefinitionDuringChanges changes the path, filters and groups of a meter five times. Each
+// read uses a single definition, which is never older than the last complete one. A read contains only whole batches,
+// including all batches that were answered before the read.
+func TestEachUsageReadUsesOneMeterDefinitionDuringChanges(t *testing.T) {
 	t.Parallel()
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t)})

@@ -214,7 +214,7 @@ func forEachRelease(t *testing.T, try func(t *testing.T, made release)) {
 	}
 }
 
-func TestChartConfinesEveryContainer(t *testing.T) {
+func TestChartRestrictsEveryContainer(t *testing.T) {
 	t.Parallel()
 	forEachRelease(t, func(t *testing.T, made release) {
 		pods := 0
@@ -307,7 +307,7 @@ func (a asked) LookupEnv(name string) (string, bool) {
 	return "", false
 }
 
-func TestChartSetsWhatTheBinaryReads(t *testing.T) {
+func TestChartSetsOnlySettingsThatBinaryReads(t *testing.T) {
 	t.Parallel()
 	set := make(map[string]bool)
 	forEachRelease(t, func(t *testing.T, made release) {
@@ -373,7 +373,7 @@ func TestChartSetsWhatTheBinaryReads(t *testing.T) {
 	}
 }
 
-func TestChartProbesWhatIsServed(t *testing.T) {
+func TestChartProbesServedPathsAndPorts(t *testing.T) {
 	t.Parallel()
 	document, _, err := api.Documents(registry.New(providers.Guard{}, ""))
 	require.NoError(t, err)
@@ -432,7 +432,7 @@ func TestChartMigratesBeforeAnythingElse(t *testing.T) {
 	})
 }
 
-func TestChartPreparesTheNamespaceIfItsValuesSay(t *testing.T) {
+func TestChartPreparesTemporalNamespaceIfEnabled(t *testing.T) {
 	t.Parallel()
 	few, err := render(t, smallest)
 	require.NoError(t, err)
@@ -505,7 +505,7 @@ func selects(selector map[string]any, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-func TestChartDoesWhatItsValuesSay(t *testing.T) {
+func TestChartRendersWithMinimalAndAllValues(t *testing.T) {
 	t.Parallel()
 	few, err := render(t, smallest)
 	require.NoError(t, err)
@@ -533,7 +533,7 @@ func TestChartDoesWhatItsValuesSay(t *testing.T) {
 	require.Len(t, shut.one(t, "NetworkPolicy", "odometer-api").Spec.Ingress, 1)
 }
 
-func TestChartRefusesWhatCannotBeMeant(t *testing.T) {
+func TestChartRejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	for values, says := range map[string]string{
 		`baseURL: ""`:                           "baseURL",
@@ -560,7 +560,7 @@ func TestChartRefusesWhatCannotBeMeant(t *testing.T) {
 	}
 }
 
-func TestChartTakesTheValuesOfTheDocumentation(t *testing.T) {
+func TestChartAcceptsDocumentedValues(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operating/kubernetes.md")
 	require.NoError(t, err)
@@ -572,9 +572,9 @@ func TestChartTakesTheValuesOfTheDocumentation(t *testing.T) {
 	require.True(t, secret)
 }
 
-// TestChartIsOfTheRelease checks that appVersion is the newest release in the changelog. Before the first
+// TestChartAppVersionIsNewestRelease checks that appVersion is the newest release in the changelog. Before the first
 // release, appVersion is "(devel)", as in the output of `odometer version`.
-func TestChartIsOfTheRelease(t *testing.T) {
+func TestChartAppVersionIsNewestRelease(t *testing.T) {
 	t.Parallel()
 	want := "(devel)"
 	changelog, err := os.ReadFile("../../CHANGELOG.md")

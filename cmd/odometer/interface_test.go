@@ -45,8 +45,9 @@ func (o owner) at(t testing.TB, url string) owner {
 	return owner{proc.Dial(t, url, o.key), url, o.tenant, o.key}
 }
 
-// TestTheInterface checks that running processes keep the promises to users of the service, section by section.
-func TestTheInterface(t *testing.T) {
+// TestRunningServiceKeepsItsAPIContract checks that running processes keep the promises to users of the service,
+// section by section.
+func TestRunningServiceKeepsItsAPIContract(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})
 	r := running{system, []string{system.API(t).URL, system.API(t).URL}}

@@ -38,9 +38,9 @@ func holdWindows(t testing.TB, tenant string) {
 	}
 }
 
-// TestTwoReplicasLetExactlyTheLimitThrough checks that two replicas together accept exactly the limit, although
+// TestTwoReplicasAcceptExactlyTheRateLimit checks that two replicas together accept exactly the limit, although
 // one of the replicas is killed and restarted.
-func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
+func TestTwoReplicasAcceptExactlyTheRateLimit(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t)}})
@@ -75,7 +75,7 @@ func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 	require.NotContains(t, replicas[0].Log(t), "per replica")
 }
 
-func TestWithoutRedisAStartSaysThatTheLimitIsPerReplica(t *testing.T) {
+func TestStartWithoutRedisLogsThatRateLimitIsPerReplica(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

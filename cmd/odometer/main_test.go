@@ -33,7 +33,7 @@ func settings(pairs ...string) func(string) string {
 	}
 }
 
-func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
+func TestAllInvalidSettingsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	err := run(t.Context(), []string{"api"}, nothing, nil, nil)
 	for _, name := range []string{"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS"} {
@@ -60,14 +60,14 @@ func TestAnUnknownCommandShowsTheUsage(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsWhatTheBinaryWasBuiltFrom(t *testing.T) {
+func TestVersionShowsReleaseCommitAndGoVersion(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"version"}, nothing, nil, &out))
 	require.Regexp(t, `^odometer (\(devel\)|v\d+\.\d+\.\d+\S*)(, commit [0-9a-f]{40})?, go1\.\d+\S*\n$`, out.String())
 }
 
-func TestReadyFailsUnlessTheProcessSaysThatItIs(t *testing.T) {
+func TestReadyFailsUnlessProcessIsReady(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32
 	routes := http.NewServeMux()
@@ -88,7 +88,7 @@ func TestReadyFailsUnlessTheProcessSaysThatItIs(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"ready"}, nothing, nil, io.Discard), "odometer ready http://127.0.0.1:8080")
 }
 
-func TestAConsoleWaitsUntilItIsStopped(t *testing.T) {
+func TestConsoleCommandWaitsUntilStopped(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -102,7 +102,7 @@ func TestAConsoleWaitsUntilItIsStopped(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {
+func TestMigrateSaysHowToReplaceOutdatedSchema(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
@@ -115,7 +115,7 @@ func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"migrate"}, env, nil, io.Discard), "in development, delete the data with make clean-dev")
 }
 
-func TestATenantIsMadeWithItsKey(t *testing.T) {
+func TestTenantCreatePrintsAdminKey(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	env := settings("DATABASE_URL", address, "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
@@ -138,7 +138,7 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	}
 }
 
-func TestATenantIsNotMadeWithAnotherSecret(t *testing.T) {
+func TestTenantCreateRejectsDifferentSecret(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	create := func(secret string) error {
@@ -156,7 +156,7 @@ func TestATenantIsNotMadeWithAnotherSecret(t *testing.T) {
 	require.Equal(t, 2, tenants)
 }
 
-func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
+func TestTenantCreateCreatesOwnerWithPassword(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	env := settings("DATABASE_URL", address, "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
@@ -188,7 +188,7 @@ func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
 	require.ErrorContains(t, err, "e-mail")
 }
 
-func TestTheDocumentIsPrinted(t *testing.T) {
+func TestOpenAPICommandPrintsDocument(t *testing.T) {
 	t.Parallel()
 	for version, args := range map[string][]string{"3.1.0": {"openapi"}, "3.0.3": {"openapi", "-3.0"}} {
 		var out bytes.Buffer

@@ -119,9 +119,9 @@ func (w *watched) discrepancies() (list []map[string]any) {
 	return page.Data
 }
 
-// TestAWrongTotalIsShownUntilItIsRight uses the timezone of Kathmandu, where local hours begin at :15 of the UTC
-// hours.
-func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
+// TestAuditReportsWrongTotalUntilItIsCorrected uses the timezone of Kathmandu, where local hours begin at :15 of the
+// UTC hours.
+func TestAuditReportsWrongTotalUntilItIsCorrected(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "Asia/Kathmandu")
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -2)
@@ -156,7 +156,7 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 	require.Empty(t, w.discrepancies())
 }
 
-func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
+func TestWorkerMetricsCountProviderCalls(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
 	hook, secret := newReceiver(t)

@@ -21,7 +21,7 @@ import (
 
 const monitoring = "../../docs/monitoring/"
 
-func TestAlertsTellWhatTheyShould(t *testing.T) {
+func TestAlertRulesPassPromtool(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		promtool := exec.CommandContext(t.Context(), "promtool", command...)
@@ -31,8 +31,8 @@ func TestAlertsTellWhatTheyShould(t *testing.T) {
 	}
 }
 
-// TestEachAlertHasSteps compares the alerts with the sections and the table of docs/operating/alerts.md.
-func TestEachAlertHasSteps(t *testing.T) {
+// TestEachAlertHasDocumentedSteps compares the alerts with the sections and the table of docs/operating/alerts.md.
+func TestEachAlertHasDocumentedSteps(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile(monitoring + "alerts.yaml")
 	require.NoError(t, err)
@@ -77,8 +77,8 @@ func dashboardOfGrafana(t *testing.T) (dashboard grafana) {
 	return dashboard
 }
 
-// TestTheDashboardsPanelsAreWhole checks the dashboard without Grafana, because no archive of Debian has Grafana.
-func TestTheDashboardsPanelsAreWhole(t *testing.T) {
+// TestGrafanaDashboardPanelsAreValid checks the dashboard without Grafana, because no archive of Debian has Grafana.
+func TestGrafanaDashboardPanelsAreValid(t *testing.T) {
 	t.Parallel()
 	dashboard := dashboardOfGrafana(t)
 	require.Positive(t, dashboard.SchemaVersion)
@@ -111,8 +111,8 @@ func TestTheDashboardsPanelsAreWhole(t *testing.T) {
 	}
 }
 
-// TestPrometheusHasWhatAlertsAndDashboardRead scrapes an API and a worker after some work, part of which fails.
-func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
+// TestPrometheusHasMetricsOfAlertsAndDashboard scrapes an API and a worker after some work, part of which fails.
+func TestPrometheusHasMetricsOfAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
 	p := startPrometheus(t, w)

@@ -143,12 +143,12 @@ func stored(t *testing.T, url string) map[string]bool {
 	return set
 }
 
-func TestWhatWasAcceptedOutlivesAStop(t *testing.T) {
+func TestAcceptedEventsSurviveStopOfAPI(t *testing.T) {
 	accepted, kept := requireAcceptedSurvive(t, (*proc.Process).Stop)
 	require.Len(t, kept, len(accepted), "an event was stored whose client was not told")
 }
 
-func TestDrillWhatWasAcceptedOutlivesAKill(t *testing.T) {
+func TestDrillAcceptedEventsSurviveKillOfAPI(t *testing.T) {
 	requireAcceptedSurvive(t, (*proc.Process).Kill)
 }
 

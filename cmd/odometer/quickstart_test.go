@@ -71,8 +71,8 @@ func clients(t *testing.T) string {
 	return checkout
 }
 
-// TestEachQuickstartEndsWithTheBill runs the blocks of docs/quickstart.md, each with its own tenant.
-func TestEachQuickstartEndsWithTheBill(t *testing.T) {
+// TestEachQuickstartPrintsItsTotal runs the blocks of docs/quickstart.md, each with its own tenant.
+func TestEachQuickstartPrintsItsTotal(t *testing.T) {
 	t.Parallel()
 	all := blocks(t, "../../docs/quickstart.md")
 	files, runs := marked(all, "file"), marked(all, "run")
@@ -98,9 +98,9 @@ func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 	}
 }
 
-// TestEachGuidePrintsWhatItShows runs the blocks of each page of docs/guides in order, in one shell and with one
+// TestEachGuidePrintsTheShownOutput runs the blocks of each page of docs/guides in order, in one shell and with one
 // tenant per page. The blocks of the index run first, because they define the functions that the pages use.
-func TestEachGuidePrintsWhatItShows(t *testing.T) {
+func TestEachGuidePrintsTheShownOutput(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/guides/*.md")
 	require.NoError(t, err)

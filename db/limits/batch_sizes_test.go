@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
+func TestBatchSizeAdaptsToPreviousBatch(t *testing.T) {
 	t.Parallel()
 	const tenant, quick, slow = metering.TenantID(1), time.Second, time.Second + 1
 	failure := errors.New("failed")

@@ -16,9 +16,9 @@ import (
 
 var november = time.Date(2026, 11, 3, 10, 20, 0, 0, time.UTC)
 
-// TestASearchReadsTheChunksOfItsWindowsAlone checks that the query of each window reads only the chunks of that
+// TestEventSearchReadsOnlyChunksOfItsWindows checks that the query of each window reads only the chunks of that
 // window. It also checks that the number of windows stays small for a wide range.
-func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
+func TestEventSearchReadsOnlyChunksOfItsWindows(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

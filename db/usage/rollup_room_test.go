@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTransactionsShareTheRoomOfRollups fills the memory budget with the rollups of transactions of two tenants.
-func TestTransactionsShareTheRoomOfRollups(t *testing.T) {
+// TestTransactionsShareMemoryBudgetOfRollups fills the memory budget with the rollups of transactions of two tenants.
+func TestTransactionsShareMemoryBudgetOfRollups(t *testing.T) {
 	t.Parallel()
 	memory := &rollupMemory{shares: fair.NewShares[metering.TenantID](4 * bucketBytes), most: heldAtOnce}
 	version := metering.MeterVersion{ID: 1, Timezone: "UTC"}

@@ -18,7 +18,7 @@ func committed(t *testing.T) (openAPI, map[string]string) {
 	return document, texts
 }
 
-func TestThePagesAreCurrent(t *testing.T) {
+func TestAPIPagesAreCurrent(t *testing.T) {
 	t.Parallel()
 	document, texts := committed(t)
 	pages, err := generate(document, texts)
@@ -67,7 +67,7 @@ func TestLongTextsAreWrapped(t *testing.T) {
 	require.Equal(t, "one\n\ntwo\n", wrapped("one\n\ntwo"))
 }
 
-func TestListsInCellsHaveALineForEachItem(t *testing.T) {
+func TestListInTableCellHasOneLinePerItem(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "The state:<br>• `a`: one \\| two.<br>• `b`: three.<br>Default: `a`.", cell("The state:\n\n- `a`: one | two.\n- `b`: three.\nDefault: `a`."))
 	require.Equal(t, "One. Two.", cell("One.\n\nTwo."))

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatementsAreWhatTheirSchemaSays checks that the published schema is current. It also validates the
+// TestStatementsMatchTheirSchema checks that the published schema is current. It also validates the
 // statements in client/testdata against this schema.
-func TestStatementsAreWhatTheirSchemaSays(t *testing.T) {
+func TestStatementsMatchTheirSchema(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../api/openapi.json")
 	require.NoError(t, err)

@@ -14,10 +14,10 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestDrillNobodyIsStoppedByTheOthers checks that no request of a well-behaved tenant fails while all attacks
-// except madeAlone run. The attackers pause longer between attempts than in make attack, because this test,
+// TestDrillRequestsOfOtherTenantsSucceedDuringAttacks checks that no request of a well-behaved tenant fails while all
+// attacks except madeAlone run. The attackers pause longer between attempts than in make attack, because this test,
 // unlike make attack, does not limit durations.
-func TestDrillNobodyIsStoppedByTheOthers(t *testing.T) {
+func TestDrillRequestsOfOtherTenantsSucceedDuringAttacks(t *testing.T) {
 	d := newDrill(t)
 	require.Empty(t, d.watch(2*time.Second).failed, "alone")
 	end := d.attack("", 250*time.Millisecond)

@@ -49,7 +49,7 @@ func TestComposeEveryImageIsPinned(t *testing.T) {
 	}
 }
 
-func TestComposePublishesNothingBeyondThisMachine(t *testing.T) {
+func TestComposePublishesPortsOnlyOnLocalhost(t *testing.T) {
 	published := make(map[string]string)
 	for _, service := range loadCompose(t).Services {
 		for _, port := range service.Ports {
@@ -63,7 +63,7 @@ func TestComposePublishesNothingBeyondThisMachine(t *testing.T) {
 	}, published)
 }
 
-func TestComposeTakesNothingFromTheHost(t *testing.T) {
+func TestComposeUsesNoHostVariablesFilesOrFolders(t *testing.T) {
 	for _, service := range loadCompose(t).Services {
 		for name, value := range service.Environment {
 			require.NotNil(t, value, "%s of %s", name, service.Name)
@@ -75,9 +75,9 @@ func TestComposeTakesNothingFromTheHost(t *testing.T) {
 	}
 }
 
-// TestOdometersSettingsAreOneList checks that the configuration page documents each variable in the usage
+// TestEachEnvironmentVariableIsDocumented checks that the configuration page documents each variable in the usage
 // text of the binary. It also checks that compose sets no other variables for the services of Odometer.
-func TestOdometersSettingsAreOneList(t *testing.T) {
+func TestEachEnvironmentVariableIsDocumented(t *testing.T) {
 	usage := read(t, "cmd/odometer/main.go")
 	known := make(map[string]bool)
 	for _, name := range regexp.MustCompile(`(?m)^  ([A-Z_]+…?) `).FindAllStringSubmatch(usage, -1) {

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-func TestAnHoursUsageIsTheSameWheneverItIsMade(t *testing.T) {
+func TestDemoUsageOfHourIsSameInEveryRun(t *testing.T) {
 	now := time.Date(2026, 11, 30, 23, 59, 59, 0, time.UTC)
 	before := byKey(t, usage(customers, now.Add(-month), now))
 	same := 0

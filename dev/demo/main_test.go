@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// TestWhatIsTooMuchForThisMinuteIsSentInTheNext checks that a batch is sent again after a 429. So the
+// TestRateLimitedBatchIsSentAgain checks that a batch is sent again after a 429. So the
 // system can be started again even if the demo tenant's rate limit of the minute is used up.
-func TestWhatIsTooMuchForThisMinuteIsSentInTheNext(t *testing.T) {
+func TestRateLimitedBatchIsSentAgain(t *testing.T) {
 	t.Parallel()
 	var bodies []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,9 +47,9 @@ func answer(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// TestOnlyUsageThatIsNotThereIsSent checks that sendUsage sends only the events that the API does not have.
+// TestOnlyMissingEventsAreSent checks that sendUsage sends only the events that the API does not have.
 // So starting the system again sends no duplicates.
-func TestOnlyUsageThatIsNotThereIsSent(t *testing.T) {
+func TestOnlyMissingEventsAreSent(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC) // a Monday; nights and weekends have less usage
 	events := usage(customers, noon.Add(-12*time.Hour), noon)

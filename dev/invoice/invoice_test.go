@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-func TestDrillTwoMonthsEndWithEverythingExplained(t *testing.T) {
+func TestDrillEachLineOfTwoMonthsIsBilledOnceOrResolved(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
 	d := newDrill(t, io.MultiWriter(&printed, t.Output()))
@@ -30,7 +30,7 @@ func TestDrillTwoMonthsEndWithEverythingExplained(t *testing.T) {
 	require.ErrorContains(t, err, "usage after the closing: the invoices differ from our charges by -1.38", "nobody was told that it is void")
 }
 
-func TestARowIsExplainedWhereNobodyHasToLookAtIt(t *testing.T) {
+func TestRowIsResolvedUnlessOpenOrDisputed(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[client.ReconciliationState]struct {
 		by   string

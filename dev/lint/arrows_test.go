@@ -51,7 +51,7 @@ var exclusive = map[string]string{
 	"github.com/stripe/stripe-go": "providers/stripe",
 }
 
-func TestImportsFollowTheArrows(t *testing.T) {
+func TestPackagesImportInOneDirection(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -126,7 +126,7 @@ func checkExclusive(t *testing.T, path, name string) {
 // the provider instead. Field tags may name a provider, because they are documentation.
 var withoutNames = []string{"api", "billing", "db", "workflows"}
 
-func TestNoProviderIsKnownByItsName(t *testing.T) {
+func TestAPIBillingDBAndWorkflowsNameNoProvider(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("providers/*/provider.go")
 	require.NoError(t, err)
@@ -184,7 +184,7 @@ var rollups = map[string][]string{
 	"db/pg/grants.go":             {"usage_hourly", "usage_monthly", "usage_added"},                                  // grants deletes from these tables
 }
 
-func TestUsageIsReadInOnePlace(t *testing.T) {
+func TestUsageTablesAreNamedOnlyInListedFiles(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

@@ -109,7 +109,7 @@ func clocksIn(t *testing.T, path string) (found []string) {
 	return found
 }
 
-func TestEveryFolderOfRulesIsTestedOnOtherDays(t *testing.T) {
+func TestTestDatesScriptCoversEachFolderOfRules(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("dev/test-dates")
 	require.NoError(t, err)

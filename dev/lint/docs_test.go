@@ -158,9 +158,9 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// TestTheTemporalUIOfTheDocumentsAsksWhoItIs checks the text of the nginx configuration in
+// TestDocumentedNginxConfigRequiresLoginToTemporalUI checks the text of the nginx configuration in
 // docs/operating/temporal.md. It does not run nginx, because not every machine has nginx.
-func TestTheTemporalUIOfTheDocumentsAsksWhoItIs(t *testing.T) {
+func TestDocumentedNginxConfigRequiresLoginToTemporalUI(t *testing.T) {
 	t.Parallel()
 	_, after, found := strings.Cut(read(t, "docs/operating/temporal.md"), "```nginx\n")
 	require.True(t, found)

@@ -100,7 +100,7 @@ var shortTimeouts = []struct {
 	},
 }
 
-func TestTestsKeepTheTimeoutsOfTheirHelpers(t *testing.T) {
+func TestTestsUseTimeoutsOfTheirHelpers(t *testing.T) {
 	t.Parallel()
 	for _, short := range shortTimeouts {
 		paths := filesLike(t, short.files...)

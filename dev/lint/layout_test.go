@@ -19,11 +19,11 @@ var aliases = map[string]string{
 	"auto_syncs": "auto_sync", "audit_logs": "audit_log",
 }
 
-// TestTheSameNounHasTheSameFileNameInEveryRoom checks that files about the same noun have the same name in all
+// TestSameNounHasSameFileNameInEveryFolder checks that files about the same noun have the same name in all
 // folders of rooms. By convention, nouns are plural. Uncountable nouns are singular, and so are auto_sync and
 // audit_log, because a tenant has only one of each. In workflows and activities, a file of a single workflow
 // has the workflow's name, such as rotate_credential.
-func TestTheSameNounHasTheSameFileNameInEveryRoom(t *testing.T) {
+func TestSameNounHasSameFileNameInEveryFolder(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{} // the first file name of each noun, by its singular
 	for _, room := range rooms {

@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/lint"
 )
 
-func TestPartsOfIdentifiersAndOfText(t *testing.T) {
+func TestPartsSplitsIdentifiersAndText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"ClosedAt": {"closed", "at"}, "closed_at": {"closed", "at"}, "is closed, at": {"is", "closed", "at"},
@@ -18,7 +18,7 @@ func TestPartsOfIdentifiersAndOfText(t *testing.T) {
 	}
 }
 
-func TestRetiredWordsAreFoundWherever(t *testing.T) {
+func TestRetiredWordsAreFoundInAnySpelling(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"frozen_at", "FrozenAt", "isFrozen", "it was frozen.", "`frozen`"} {
 		require.Equal(t, []string{"frozen"}, lint.In(text, lint.Anywhere), text)
@@ -29,7 +29,7 @@ func TestRetiredWordsAreFoundWherever(t *testing.T) {
 	require.Empty(t, lint.In("timezone", lint.Fields))
 }
 
-func TestPhrasesAreFound(t *testing.T) {
+func TestPhrasesInFindsDiscouragedPhrases(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"Other values are 422.", "A second webhook is 409 if it exists", "It ends. Of these reports, some remain.",

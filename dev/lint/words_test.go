@@ -65,7 +65,8 @@ var (
 	directive     = regexp.MustCompile(`^(?:nolint|eslint|go:|@ts|!)`)
 )
 
-// TestCommentsNameActorsAndThings checks the comments of Go, TypeScript, SQL, shell and YAML files, and of the Makefile.
+// TestCommentsNameActorsAndThings checks the comments of Go, TypeScript, SQL, shell and YAML files, and of the
+// Makefile.
 func TestCommentsNameActorsAndThings(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -92,6 +93,19 @@ func TestCommentsNameActorsAndThings(t *testing.T) {
 
 // bareName matches function names that lack the object of their verb.
 var bareName = regexp.MustCompile(`^(?:leave\w*|own|bill|so|said\w*|says|told|heed\w*|look\w*|saw|keep|over|taken|whose|others|elsewhere\w*|storing|looking|counting)$`)
+
+// vagueTest matches the declaration of a test with a pronoun in place of a noun.
+var vagueTest = regexp.MustCompile(`(?m)^func (Test\w*?(?:What|Whatever|Who|Whose|Whom|Nobody|Somebody)(?:[A-Z]\w*)?)\(`)
+
+// TestNamesOfTestsHaveNouns checks that the name of each test has nouns for its subject and object.
+func TestNamesOfTestsHaveNouns(t *testing.T) {
+	t.Parallel()
+	for _, path := range filesLike(t, "*_test.go") {
+		for _, found := range vagueTest.FindAllStringSubmatch(read(t, path), -1) {
+			t.Errorf("%s: write nouns in %s", path, found[1])
+		}
+	}
+}
 
 // TestFunctionsAreVerbAndObject checks the names of functions and methods, except those of tests.
 func TestFunctionsAreVerbAndObject(t *testing.T) {
@@ -135,8 +149,9 @@ func commentsOf(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-// TestPhrasesAreGone checks the documents, and the summaries and descriptions of the OpenAPI document.
-func TestPhrasesAreGone(t *testing.T) {
+// TestDocumentsContainNoDiscouragedPhrases checks the documents, and the summaries and descriptions of the OpenAPI
+// document.
+func TestDocumentsContainNoDiscouragedPhrases(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.md")
 	require.NoError(t, err)
@@ -251,8 +266,8 @@ var (
 	sqlWord    = regexp.MustCompile(`(?m)^  ([a-z_]+)|[a-z]+(?:_[a-z]+)+`)
 )
 
-// inSQL returns the retired words in snake_case names, and in the first name of each line that is indented by two spaces,
-// usually a column.
+// inSQL returns the retired words in snake_case names, and in the first name of each line that is indented by two
+// spaces, usually a column.
 func inSQL(t *testing.T, path string) (found []string) {
 	t.Helper()
 	for _, name := range sqlWord.FindAllString(sqlComment.ReplaceAllString(read(t, path), ""), -1) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMutants(t *testing.T) {
+func TestMutantsOfReturnsMutantsOfSource(t *testing.T) {
 	t.Parallel()
 	mutants, files, err := mutantsOf(t.Context(), "testdata/rules")
 	require.NoError(t, err)
@@ -43,9 +43,9 @@ func TestMutants(t *testing.T) {
 	}, made)
 }
 
-// TestTheTable checks that print returns an error if too few faults of a kind were noticed. Mutants
-// accepted as equivalent do not count as tried.
-func TestTheTable(t *testing.T) {
+// TestTallyFailsIfTooFewFaultsAreNoticed checks that print returns an error if too few faults of a kind were noticed.
+// Mutants accepted as equivalent do not count as tried.
+func TestTallyFailsIfTooFewFaultsAreNoticed(t *testing.T) {
 	t.Parallel()
 	table := newTally()
 	for range 9 {
@@ -60,7 +60,7 @@ func TestTheTable(t *testing.T) {
 	require.EqualError(t, table.print(), "of these kinds fewer than 90 % were noticed: "+ofSign)
 }
 
-func TestEachSurvivorHasAReasonThatHolds(t *testing.T) {
+func TestTallyFailsIfSurvivorsAndAcceptedReasonsDiffer(t *testing.T) {
 	t.Parallel()
 	for want, why := range map[string]reason{"1 survived that are not accepted": "", "1 are noticed that are accepted": "equivalent: it is the same"} {
 		table := newTally()
@@ -72,7 +72,7 @@ func TestEachSurvivorHasAReasonThatHolds(t *testing.T) {
 	}
 }
 
-func TestEveryAcceptedFaultIsStillOneOfTheRules(t *testing.T) {
+func TestEveryAcceptedMutantStillExists(t *testing.T) {
 	t.Parallel()
 	mutants, _, err := mutantsOf(t.Context(), "../../billing")
 	require.NoError(t, err)

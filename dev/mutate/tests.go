@@ -14,7 +14,7 @@ import (
 // Regular expressions for the names of tests. The tests that match none of them take about two seconds of processor
 // time.
 const (
-	slow      = "^(TestProperty.*|TestADescriptionIsShort)$" // without the simulated lives, about eight seconds
+	slow      = "^(TestProperty.*|TestTermsStringAbbreviatesLongLists)$" // without the simulated lives, about eight seconds
 	simulated = "^(TestPropertyLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
 	recorded  = "^TestRecordedLives$"
 	noticing  = "^(TestPropertyLives|TestEveryAmountHasItsWorking)$"

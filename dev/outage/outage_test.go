@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestDrillAnOutageEndsWithWhatWasUsed(t *testing.T) {
+func TestDrillUsageIsReportedOnceDespiteOutage(t *testing.T) {
 	fake := proc.Serve(t, stripetest.New(stripetest.Options{}))
 	system := proc.Fresh(t, proc.Config{Env: []string{"STRIPE_API_BASE=" + fake}})
 	api, worker := system.API(t), system.Worker(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACommandFailsAsATestDoesAndCleansUp(t *testing.T) {
+func TestFailedCommandRunsItsCleanups(t *testing.T) {
 	t.Parallel()
 	var order []string
 	folder := ""

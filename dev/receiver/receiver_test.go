@@ -19,7 +19,7 @@ const (
 	other  = "whsec_ZZZZZZZ1Njc4OWFiY2RlZjAxMjM0NTY3"
 )
 
-func TestKeepsWhatItGotAndSaysWhoSignedIt(t *testing.T) {
+func TestReceiverStoresRequestsAndChecksSignatures(t *testing.T) {
 	began := time.Now()
 	server := start(t)
 	require.Equal(t, http.StatusNoContent, deliver(t, server, secret, `{"total":"1.50"}`))
@@ -38,7 +38,7 @@ func TestKeepsWhatItGotAndSaysWhoSignedIt(t *testing.T) {
 	require.Empty(t, received(t, server))
 }
 
-func TestMisbehavesAsOftenAsAsked(t *testing.T) {
+func TestReceiverFailsRequestedNumberOfTimes(t *testing.T) {
 	server := start(t)
 	ask(t, http.MethodPost, server.URL+"/behave", `{"status":503,"times":2}`)
 	require.Equal(t, 503, deliver(t, server, secret, "a"))
@@ -47,7 +47,7 @@ func TestMisbehavesAsOftenAsAsked(t *testing.T) {
 	require.Len(t, received(t, server), 3, "what it refused it keeps as well")
 }
 
-func TestADroppedAnswerWasStillReceived(t *testing.T) {
+func TestReceiverStoresRequestThoughResponseIsDropped(t *testing.T) {
 	server := start(t)
 	ask(t, http.MethodPost, server.URL+"/behave", `{"drop_answer":true}`)
 	require.Zero(t, deliver(t, server, secret, "a"), "the connection is cut")

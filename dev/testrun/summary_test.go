@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASummaryNamesWhatFailed checks the summary of go test -json for two packages: a subtest of one fails,
+// TestSummaryListsFailedTestsAndBuilds checks the summary of go test -json for two packages: a subtest of one fails,
 // and the other does not compile.
-func TestASummaryNamesWhatFailed(t *testing.T) {
+func TestSummaryListsFailedTestsAndBuilds(t *testing.T) {
 	t.Parallel()
 	const p = `"Package":"` + modulePath + `/db"`
 	var out bytes.Buffer
@@ -58,7 +58,7 @@ func TestAPackageThatPanicsShowsItsUnfinishedTests(t *testing.T) {
 	require.Contains(t, out.String(), "FAIL: .TestA\npanic: so\n")
 }
 
-func TestATestIsNamedWithItsFolderOrWithout(t *testing.T) {
+func TestTestNameMayIncludeFolder(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{
 		"db.TestX":                   {"db", "TestX"},

@@ -77,7 +77,7 @@ func report(p providers.Provider) billing.Message {
 
 func nobody(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
 
-func TestADescriptionIsWhole(t *testing.T) {
+func TestProviderDescriptionIsComplete(t *testing.T) {
 	t.Parallel()
 	each(t, nobody, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
 		d := p.Describe()
@@ -93,9 +93,9 @@ func TestADescriptionIsWhole(t *testing.T) {
 	})
 }
 
-// TestSettingsCanBeTakenAndKept checks that a provider has at most one setting for each use. It also checks
-// that a setting's name has one meaning in the API for all providers.
-func TestSettingsCanBeTakenAndKept(t *testing.T) {
+// TestSettingsHaveUniqueUsesAndConsistentNames checks that a provider has at most one setting for each use. It also
+// checks that a setting's name has one meaning in the API for all providers.
+func TestSettingsHaveUniqueUsesAndConsistentNames(t *testing.T) {
 	t.Parallel()
 	taken := map[string]providers.Setting{"id": {}, "type": {}, "account": {}, "secret_last_four": {}, "validated_at": {}, "created_at": {},
 		"webhook_url": {}, "webhook_events": {}, "webhook_secret_last_four": {}, "livemode": {}, "new_receiver": {}}
@@ -132,7 +132,7 @@ var secrets = map[metering.ProviderKind]providers.Secrets{
 	metering.Stripe: {Call: "sk_test_" + said, Event: "whsec_" + said + said},
 }
 
-func TestWhatCannotBeValidatedSaysWhy(t *testing.T) {
+func TestValidateReturnsErrorCodeOfProviderResponse(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]metering.Code{
 		http.StatusOK: "", http.StatusUnauthorized: metering.CodeProviderRefuse, http.StatusTooManyRequests: metering.CodeProviderDown,
@@ -168,7 +168,7 @@ func TestWhatCannotBeValidatedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestFramingDependsOnNothingElse(t *testing.T) {
+func TestFrameDependsOnlyOnReport(t *testing.T) {
 	t.Parallel()
 	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
 	each(t, calls, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
@@ -184,7 +184,7 @@ func TestFramingDependsOnNothingElse(t *testing.T) {
 	})
 }
 
-func TestACustomerWithoutAnIDIsReadWithoutACall(t *testing.T) {
+func TestCustomerWithoutProviderIDIsReadWithoutCall(t *testing.T) {
 	t.Parallel()
 	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
 	each(t, calls, func(t *testing.T, p providers.Provider, c providers.Credentials) {
@@ -199,7 +199,7 @@ func TestACustomerWithoutAnIDIsReadWithoutACall(t *testing.T) {
 	})
 }
 
-func TestAnAnswerMeansTheSameEverywhere(t *testing.T) {
+func TestResponseStatusHasSameMeaningAtAllProviders(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		status int

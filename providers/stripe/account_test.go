@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestAKeyIsValidatedByUsingIt(t *testing.T) {
+func TestClientValidateReturnsAccountOfKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough}}))
@@ -34,7 +34,7 @@ var enough = []string{
 	"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_write", "invoice_write", "event_read",
 }
 
-func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
+func TestRestrictedKeyErrorListsAllMissingPermissions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		permissions []string
@@ -60,7 +60,7 @@ func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
 	}
 }
 
-func TestWhatLacksAPermissionLaterNamesIt(t *testing.T) {
+func TestSendErrorNamesMissingPermission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough}}))
@@ -70,7 +70,7 @@ func TestWhatLacksAPermissionLaterNamesIt(t *testing.T) {
 	requireSafe(t, err)
 }
 
-func TestALiveKeyGoesToStripeOnly(t *testing.T) {
+func TestLiveKeyIsSentOnlyToStripe(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"http://stripe:8091", "https://api.stripe.com.example.com", "http://10.0.0.7"} {
 		_, err := stripe.New(base).Validate(t.Context(), "rk_live_canary") // no server listens there
@@ -80,7 +80,7 @@ func TestALiveKeyGoesToStripeOnly(t *testing.T) {
 	}
 }
 
-func TestARefusedKeyIsNotRepeated(t *testing.T) {
+func TestErrorOfRefusedKeyDoesNotContainKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for key, rule := range map[string]string{
@@ -119,7 +119,7 @@ func TestAKeyIsNotRefusedBecauseStripeIsDown(t *testing.T) {
 	}
 }
 
-func TestAKeyIsNeverSentToWhereStripeRedirects(t *testing.T) {
+func TestKeyIsNotSentToRedirectTarget(t *testing.T) {
 	t.Parallel()
 	reached := false
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -89,7 +89,7 @@ func checkTestKey(key string) error {
 	return nil
 }
 
-func TestOnlyATestKeyMeetsStripe(t *testing.T) {
+func TestContractTestAcceptsOnlyTestModeKeys(t *testing.T) {
 	t.Parallel()
 	for key, ok := range map[string]bool{
 		"sk_test_1": true, "rk_test_1": true, "sk_live_1": false, "rk_live_1": false, "pk_test_1": false, "whsec_1": false, "x sk_test_1": false, "": false,

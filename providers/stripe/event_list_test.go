@@ -46,9 +46,9 @@ func (b bundle) listed(t *testing.T, since time.Time) (all []metering.ProviderEv
 	}
 }
 
-// TestAListedEventIsTheDeliveredOne checks that each listed event equals the delivered event, and that
+// TestListedEventEqualsDeliveredEvent checks that each listed event equals the delivered event, and that
 // events of unused types are not listed.
-func TestAListedEventIsTheDeliveredOne(t *testing.T) {
+func TestListedEventEqualsDeliveredEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := stripe.NewProvider(b.client)
@@ -90,7 +90,7 @@ func TestAListedEventIsTheDeliveredOne(t *testing.T) {
 	require.Empty(t, forgotten)
 }
 
-func TestEventsComeInPages(t *testing.T) {
+func TestListEventsReadsAllPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 130 {
@@ -101,7 +101,7 @@ func TestEventsComeInPages(t *testing.T) {
 	require.Equal(t, 3, pages)
 }
 
-func TestAnEventThatCannotBeReadStopsNoOther(t *testing.T) {
+func TestListEventsSkipsUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	p := stripe.NewProvider(serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"data":[{"id":"evt_1","type":"invoice.voided","data":{"object":{"id":"in_1","customer":"cus_1"}}},
@@ -113,7 +113,7 @@ func TestAnEventThatCannotBeReadStopsNoOther(t *testing.T) {
 	require.Equal(t, []any{"evt_1", "evt_3", true}, []any{page.Events[0].EventID, page.Last, page.More})
 }
 
-func TestAListThatIsRefusedSaysWhy(t *testing.T) {
+func TestListEventsErrorNamesMissingPermission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough[:5]}}))

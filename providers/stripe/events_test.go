@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestASubscriptionsEventSaysTheSameInEveryVersion(t *testing.T) {
+func TestSubscriptionEventIsReadAlikeInEveryAPIVersion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, version := range []string{"2017-04-06", "2023-10-16", "2025-03-31.basil", "2026-08-26.dahlia"} {
@@ -34,7 +34,7 @@ func TestASubscriptionsEventSaysTheSameInEveryVersion(t *testing.T) {
 
 func signed(payload string) string { return stripetest.Sign([]byte(payload), webhookSecret, noon) }
 
-func TestOnlyWhatStripeSignedAboutNowIsRead(t *testing.T) {
+func TestOnlyRecentlySignedEventIsAccepted(t *testing.T) {
 	t.Parallel()
 	const payload = `{"id":"evt_1","object":"event","type":"charge.succeeded","api_version":null,"request":"req_1"}`
 	other := stripetest.Sign([]byte(payload), "whsec_other", noon)
@@ -68,7 +68,7 @@ func TestOnlyWhatStripeSignedAboutNowIsRead(t *testing.T) {
 	}
 }
 
-func TestAReplayCannotBringItsOwnTime(t *testing.T) {
+func TestReplayedEventWithAddedTimestampIsRefused(t *testing.T) {
 	t.Parallel()
 	const payload = `{"id":"evt_1","type":"charge.succeeded"}`
 	later := noon.Add(24 * time.Hour)
@@ -93,7 +93,7 @@ func TestASignedBodyThatIsNoEventIsInvalid(t *testing.T) {
 	}
 }
 
-func TestExpandedObjectsAreTheirIDs(t *testing.T) {
+func TestExpandedObjectsAreReadAsTheirIDs(t *testing.T) {
 	t.Parallel()
 	const payload = `{"id":"evt_1","type":"invoice.created","account":"acct_9","livemode":true,"created":60,"data":{"object":{
 		"id":"in_1","customer":{"id":"cus_1"},"subscription":{"id":"sub_1"},"total":100,"currency":"jpy","parent":null,"lines":{"data":[

@@ -89,7 +89,7 @@ func TestADraftIsReleased(t *testing.T) {
 	require.Equal(t, billing.Accepted, d.found(s), "which is what was wanted")
 }
 
-func TestWhatDidNotArriveIsNotFoundOnTheInvoice(t *testing.T) {
+func TestFindReportsWhetherHoldOrReleaseArrived(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "")
 	for _, b := range []stripetest.Behaviour{{Status: 503, Times: 1}, {Status: 500, Mode: stripetest.Saved, Times: 1}} {
@@ -104,7 +104,7 @@ func TestWhatDidNotArriveIsNotFoundOnTheInvoice(t *testing.T) {
 	require.Equal(t, billing.Accepted, d.found(s), "the answer was lost")
 }
 
-func TestAVersionWithoutSchedulesRefusesTheHold(t *testing.T) {
+func TestOldAPIVersionRefusesHold(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "2023-10-16")
 	_, outcome := d.act(d.FrameHold(d.invoice, april.Add(48*time.Hour)))
@@ -112,7 +112,7 @@ func TestAVersionWithoutSchedulesRefusesTheHold(t *testing.T) {
 	require.ErrorContains(t, outcome.Err, "400 parameter_unknown")
 }
 
-func TestADraftIsKeptAsItWas(t *testing.T) {
+func TestDraftIsUnchangedAfterJSONRoundTrip(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "")
 	before := d.draft()

@@ -62,10 +62,10 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 	}
 }
 
-// TestPartOfAnAriaryIsOwedAndCanNeverBeSent checks that Send refuses an amount below Stripe's smallest unit
+// TestAmountBelowSmallestCurrencyUnitIsNotSent checks that Send refuses an amount below Stripe's smallest unit
 // of the currency, and creates no invoice item. Late usage in a currency other than the subscription's was
 // once sent, and refused for ever in the same way (dev/mutate/faults.json).
-func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
+func TestAmountBelowSmallestCurrencyUnitIsNotSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	owed := billing.RoundMoney(decimal("0.40"), "MGA") // ISO 4217 gives the ariary two digits, Stripe none
@@ -78,7 +78,7 @@ func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
 	require.Empty(t, b.fake.State().Accounts[0].Pending)
 }
 
-func TestAnInvoiceItemIsFoundWhereverItIs(t *testing.T) {
+func TestInvoiceItemIsFoundOnAnyPageOrInvoice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for version := range 230 { // three pages
@@ -106,7 +106,7 @@ func TestAnInvoiceItemIsFoundWhereverItIs(t *testing.T) {
 	requireSafe(t, err)
 }
 
-func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
+func TestInvalidInvoiceItemIsRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
 	client := serve(t, nil) // no request may be sent
 	for name, c := range map[string]struct {
@@ -148,7 +148,7 @@ func TestTheLongestNameOfAMeterFitsOnAnInvoice(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
+func TestRefusedInvoiceItemErrorNamesReason(t *testing.T) {
 	t.Parallel()
 	for rule, change := range map[string]func(*stripe.Report){
 		"bills the customer in another currency":                                  func(r *stripe.Report) { r.Currency = "EUR" },
@@ -166,7 +166,7 @@ func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestPropertyEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
+func TestPropertyEachAmountIsBilledOnceDespiteFailures(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {
 		b, stop := start(t, "")

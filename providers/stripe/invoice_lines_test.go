@@ -60,7 +60,7 @@ func (b bundle) billed(t *testing.T, q providers.InvoiceQuestion) (in metering.I
 	return in, lines
 }
 
-func TestALineIsOfTheMeterWhoseUsageItBills(t *testing.T) {
+func TestInvoiceLineIsAssignedToMeterThatItBills(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for method, n := range map[billing.Method]int64{stripe.UsageRecord: 40, stripe.MeterDelta: 7, stripe.MeterWindow: 3, stripe.MeterLast: 5} {
@@ -100,9 +100,9 @@ func TestALineIsOfTheMeterWhoseUsageItBills(t *testing.T) {
 	}, line)
 }
 
-// TestTheLineOfARemovedItemIsKnown checks that the line of a removed item is assigned to its meter. The
+// TestLineOfRemovedItemIsAssignedToItsMeter checks that the line of a removed item is assigned to its meter. The
 // item's usage is billed when the period ends.
-func TestTheLineOfARemovedItemIsKnown(t *testing.T) {
+func TestLineOfRemovedItemIsAssignedToItsMeter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	at := &contract{T: t, base: b.url, key: key, version: "2023-10-16"}
@@ -127,9 +127,9 @@ func TestTheLineOfARemovedItemIsKnown(t *testing.T) {
 	require.Equal(t, []string{"2 12 0.36"}, lines)
 }
 
-// TestOnlyOneOfTwoPricesOnOneMeterIsOurs checks that only one of two prices on one meter at Stripe is
+// TestOnlyOneOfTwoPricesOnStripeMeterIsAssigned checks that only one of two prices on one meter at Stripe is
 // assigned to our meter. Both prices bill the same usage; the other one is a fee.
-func TestOnlyOneOfTwoPricesOnOneMeterIsOurs(t *testing.T) {
+func TestOnlyOneOfTwoPricesOnStripeMeterIsAssigned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{
@@ -149,7 +149,7 @@ func TestOnlyOneOfTwoPricesOnOneMeterIsOurs(t *testing.T) {
 	require.Equal(t, []string{"2 12 0.36"}, lines)
 }
 
-func TestEachTierHasALineOfTheMeter(t *testing.T) {
+func TestEachTierLineIsAssignedToMeter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{
@@ -170,7 +170,7 @@ func TestEachTierHasALineOfTheMeter(t *testing.T) {
 	require.Equal(t, []string{"1 0 1", "1 10 0.5", "1 15 0.3"}, lines)
 }
 
-func TestALineSaysWhichReportMadeItAndWhetherItIsAProration(t *testing.T) {
+func TestInvoiceLineHasReportIDAndProration(t *testing.T) {
 	t.Parallel()
 	made := uuid.New()
 	p := stripe.NewProvider(serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -188,7 +188,7 @@ func TestALineSaysWhichReportMadeItAndWhetherItIsAProration(t *testing.T) {
 	require.Equal(t, storage, got.Lines[1].MeterID)
 }
 
-func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
+func TestFullyCreditedInvoiceIsReadAsVoid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		invoice string
@@ -210,10 +210,10 @@ func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
 	}
 }
 
-// TestTheLastInvoiceOfWhatWasCanceledAtOnceEndsItsPeriod checks that the last invoice of a subscription
+// TestImmediateCancellationInvoiceIsReadAsRenewal checks that the last invoice of a subscription
 // that is canceled at once is treated as the renewal of its period, because no renewal follows. The invoice
 // of any other change is not.
-func TestTheLastInvoiceOfWhatWasCanceledAtOnceEndsItsPeriod(t *testing.T) {
+func TestImmediateCancellationInvoiceIsReadAsRenewal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, path string

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestAnInvoiceSaysTheSameInEveryVersion(t *testing.T) {
+func TestInvoiceIsReadAlikeInEveryAPIVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, "")
@@ -83,7 +83,7 @@ func TestAnUnknownInvoiceIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "404 resource_missing")
 }
 
-func TestAmountsAreInTheCurrencyItself(t *testing.T) {
+func TestAmountConvertsSmallestUnitsToCurrency(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{
 		"USD": "12.34", "JPY": "1234", "KWD": "1.234", "MGA": "1234",

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestItemsSayTheSameInEveryVersion(t *testing.T) {
+func TestItemsAreReadAlikeInEveryAPIVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil", "2026-08-26.dahlia"} {
 		b := setupVersion(t, version)
@@ -37,7 +37,7 @@ func TestItemsSayTheSameInEveryVersion(t *testing.T) {
 	}
 }
 
-func TestEveryItemIsFoundHoweverManyPagesTheyFill(t *testing.T) {
+func TestItemsOfAllPagesAreRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_many"}}}
@@ -61,7 +61,7 @@ func TestEveryItemIsFoundHoweverManyPagesTheyFill(t *testing.T) {
 	require.Len(t, seen, 103+12)
 }
 
-func TestOnlySubscriptionsThatAreBilledCount(t *testing.T) {
+func TestOnlyItemsOfBilledSubscriptionsAreRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_2"}}}
@@ -80,9 +80,9 @@ func TestOnlySubscriptionsThatAreBilledCount(t *testing.T) {
 	require.ElementsMatch(t, []string{"si_active", "si_trialing", "si_past_due"}, ids)
 }
 
-// TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal checks that an ended subscription receives usage
+// TestEndedSubscriptionGetsUsageUntilLastInvoiceIsFinal checks that an ended subscription receives usage
 // until its last invoice is final. If another subscription runs, only that one receives usage.
-func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
+func TestEndedSubscriptionGetsUsageUntilLastInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	half := noon.Truncate(time.Second)
 	for name, c := range map[string]struct {
@@ -168,7 +168,7 @@ func TestAMeterIsReadOncePerAccount(t *testing.T) {
 	require.Equal(t, 8, reads(), "ids of two accounts are never mistaken for each other")
 }
 
-func TestTheReportingMethodFollowsTheItem(t *testing.T) {
+func TestReportingMethodDependsOnSubscriptionItem(t *testing.T) {
 	t.Parallel()
 	metered := func(change func(*stripe.Item)) stripe.Item {
 		i := stripe.Item{SubscriptionID: "sub_1", PriceID: "price_1", UsageType: "metered", MeterID: "mtr_1",
@@ -209,7 +209,7 @@ func TestTheReportingMethodFollowsTheItem(t *testing.T) {
 	}
 }
 
-func TestThresholdsAreSeenOnTheSubscriptionAndOnItsItem(t *testing.T) {
+func TestBillingThresholdsAreReadFromSubscriptionAndItem(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
 		`{"id":"sub_1","status":"active","billing_thresholds":{"amount_gte":1},"items":{"data":[{"id":"si_1","billing_thresholds":null}]}}`,
@@ -221,7 +221,7 @@ func TestThresholdsAreSeenOnTheSubscriptionAndOnItsItem(t *testing.T) {
 	}
 }
 
-func TestAnItemsOwnPeriodIsItsPeriod(t *testing.T) {
+func TestItemPeriodTakesPrecedenceOverSubscriptionPeriod(t *testing.T) {
 	t.Parallel()
 	items, err := serve(t, answer(200, `{"data":[{"id":"sub_1","status":"active","current_period_start":1,"current_period_end":2,
 		"items":{"data":[{"id":"si_1","current_period_start":60,"current_period_end":120},{"id":"si_2"}]}}]}`)).Items(t.Context(), key, "cus_1")
@@ -230,9 +230,9 @@ func TestAnItemsOwnPeriodIsItsPeriod(t *testing.T) {
 	require.Equal(t, time.Unix(2, 0).UTC(), items[1].PeriodEnd)
 }
 
-// TestReadSaysTheCurrencyAndTheTrial checks that Read returns the currency of the subscription, and whether
+// TestReadReturnsCurrencyAndTrial checks that Read returns the currency of the subscription, and whether
 // its period is a trial. A trial ends with its period, at the fake and at Stripe.
-func TestReadSaysTheCurrencyAndTheTrial(t *testing.T) {
+func TestReadReturnsCurrencyAndTrial(t *testing.T) {
 	t.Parallel()
 	meters := []metering.Meter{{ID: 1, Slug: "storage"}}
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {

@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
-func TestAMeterGoesToExactlyOneItem(t *testing.T) {
+func TestMatchAssignsMeterToExactlyOneItem(t *testing.T) {
 	t.Parallel()
 	slug := func(s string) map[string]string { return map[string]string{"meter_slug": s} }
 	items := []stripe.Item{

@@ -42,7 +42,7 @@ func sending(t *testing.T, m billing.Message, object string) providers.Sending {
 	return providers.Sending{Series: m.Series, ReportID: m.ID, Body: framed.Body, Object: object, FirstSentAt: noon, Now: noon}
 }
 
-func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
+func TestStandaloneInvoiceIsCreatedFilledAndFinalized(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Products: []stripetest.Product{{ID: "prod_1"}}}))
@@ -103,9 +103,9 @@ func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
 	require.Equal(t, billing.OwnInvoice, charges[0].Subscription)
 }
 
-// TestALineThatWasEditedIsFoundAsItWasSet checks that Charges returns the amount that was set, even if a
+// TestChargesReturnAmountThatWasSetDespiteEdit checks that Charges returns the amount that was set, even if a
 // user has edited the line since. A restored ledger reads these amounts.
-func TestALineThatWasEditedIsFoundAsItWasSet(t *testing.T) {
+func TestChargesReturnAmountThatWasSetDespiteEdit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Products: []stripetest.Product{{ID: "prod_1"}}}))
@@ -125,9 +125,9 @@ func TestALineThatWasEditedIsFoundAsItWasSet(t *testing.T) {
 	require.Equal(t, asSet, found())
 }
 
-// TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs checks that an invoice without a period in its metadata is not
+// TestInvoiceWithoutPeriodMetadataIsNotStandalone checks that an invoice without a period in its metadata is not
 // read as a standalone invoice.
-func TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs(t *testing.T) {
+func TestInvoiceWithoutPeriodMetadataIsNotStandalone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, at := stripe.NewProvider(b.client), providers.Credentials{Account: "acct_1", Secret: key}
@@ -138,7 +138,7 @@ func TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs(t *testing.T) {
 	require.Empty(t, read.Subscription, "it names no period")
 }
 
-func TestHowInvoicesOfOursAreCollectedIsChecked(t *testing.T) {
+func TestCollectionMethodOfStandaloneInvoicesIsValidated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, c := range []struct {
@@ -157,9 +157,9 @@ func TestHowInvoicesOfOursAreCollectedIsChecked(t *testing.T) {
 	}
 }
 
-// TestWhoseInvoicesAreOurs checks that only a customer without a current subscription gets standalone
-// invoices. A subscription that is unpaid, paused or incomplete is current, because it may run again.
-func TestWhoseInvoicesAreOurs(t *testing.T) {
+// TestOnlyUnsubscribedCustomerGetsStandaloneInvoices checks that only a customer without a current subscription gets
+// standalone invoices. A subscription that is unpaid, paused or incomplete is current, because it may run again.
+func TestOnlyUnsubscribedCustomerGetsStandaloneInvoices(t *testing.T) {
 	t.Parallel()
 	const stopped = "the customer's subscription at Stripe is unpaid, paused or incomplete"
 	for status, reason := range map[string]string{

@@ -46,9 +46,9 @@ func anyPrice(rng *rand.Rand) stripetest.Price {
 	return p
 }
 
-// TestAPriceIsWhatTheInvoiceBills compares the amounts of a price with those on the fake's final invoices.
+// TestPriceComputesAmountsOfInvoice compares the amounts of a price with those on the fake's final invoices.
 // It uses random prices of every form, and random quantities, including negative ones and decimals.
-func TestAPriceIsWhatTheInvoiceBills(t *testing.T) {
+func TestPriceComputesAmountsOfInvoice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -93,9 +93,9 @@ func TestAPriceIsWhatTheInvoiceBills(t *testing.T) {
 	}
 }
 
-// TestAPriceThatCannotBeKnownLeavesTheMeterOut checks the reason for each form of price that is not
+// TestUnsupportedPriceExcludesMeterWithReason checks the reason for each form of price that is not
 // supported. Read excludes a meter with such a price.
-func TestAPriceThatCannotBeKnownLeavesTheMeterOut(t *testing.T) {
+func TestUnsupportedPriceExcludesMeterWithReason(t *testing.T) {
 	t.Parallel()
 	for shown, want := range map[string]string{
 		`{"billing_scheme":"per_unit","currency":"usd","unit_amount_decimal":null}`:                                                                     "has no unit amount",
@@ -114,8 +114,8 @@ func TestAPriceThatCannotBeKnownLeavesTheMeterOut(t *testing.T) {
 	}
 }
 
-// TestAPriceInWords checks the descriptions of prices that users see.
-func TestAPriceInWords(t *testing.T) {
+// TestPriceStringDescribesPrice checks the descriptions of prices that users see.
+func TestPriceStringDescribesPrice(t *testing.T) {
 	t.Parallel()
 	for words, p := range map[string]stripe.Price{
 		"0.025 USD for each unit": {ISO: "USD", UnitAmount: metering.MustDecimal("2.5")},

@@ -40,7 +40,7 @@ type ledger struct {
 	told     metering.Decimal // sum of the values reported so far
 }
 
-func TestPropertyStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
+func TestPropertyStripeTotalIsLastSentTotalDespiteFailures(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
 		t.Run(string(method), func(t *testing.T) {

@@ -42,7 +42,7 @@ func itemOf(method billing.Method) string {
 	}[method]
 }
 
-func TestEachReportingMethodBringsStripeToTheTotal(t *testing.T) {
+func TestEachReportingMethodResultsInReportedTotal(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
 		b := setup(t)
@@ -60,7 +60,7 @@ func TestEachReportingMethodBringsStripeToTheTotal(t *testing.T) {
 	}
 }
 
-func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
+func TestWindowValuesAddUpAndAreReplacedSeparately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for version, w := range []struct {
@@ -75,7 +75,7 @@ func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
 	requireDecimal(t, "8", b.fake.Quantity("si_window_cus_1"))
 }
 
-func TestWhatIsSentTwiceCountsOnce(t *testing.T) {
+func TestReportSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
 		b := setup(t)
@@ -115,7 +115,7 @@ var failures = map[string]struct {
 	"424":                     {stripetest.Behaviour{Status: 424}, 424, ""},
 }
 
-func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
+func TestRetryOfSameReportSucceedsAfterTransientFailure(t *testing.T) {
 	t.Parallel()
 	for name, f := range failures {
 		for _, method := range methods {
@@ -142,7 +142,7 @@ func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
+func TestSavedFailureIsRepeatedUntilNewIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	for _, done := range []bool{false, true} {
 		for _, method := range methods {
@@ -167,7 +167,7 @@ func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhatToDo(t *testing.T) {
+func TestSendErrorExplainsRefusal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*stripe.Report)
@@ -199,7 +199,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
+func TestSendErrorOfRefusedKeyAsksForAnotherKey(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403} {
 		for _, method := range methods {
@@ -214,7 +214,7 @@ func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
 	}
 }
 
-func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
+func TestIdempotencyKeyIsRefusedForOtherReport(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := report(stripe.UsageRecord, 1, whole(5))
@@ -227,7 +227,7 @@ func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
 	requireDecimal(t, "5", b.fake.Quantity("si_legacy_cus_1"))
 }
 
-func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
+func TestConcurrentSendForSameCustomerMeterIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	refused := make(chan struct{})
@@ -251,7 +251,7 @@ func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
 	requireDecimal(t, "5", b.fake.Quantity("si_delta_cus_1"))
 }
 
-func TestOnlyAWholeEntryIsSent(t *testing.T) {
+func TestInvalidReportIsRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
 	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	long := strings.Repeat("x", 256)
@@ -289,7 +289,7 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 	}
 }
 
-func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
+func TestLargestValuesAreSentExactly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for method, value := range map[billing.Method]string{
@@ -302,7 +302,7 @@ func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
 	}
 }
 
-func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
+func TestDecimalsAreRefusedByWholeUnitAccounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := seed("acct_whole", "sk_test_whole", "cus_1")
@@ -331,7 +331,7 @@ func answer(status int, body string) http.HandlerFunc {
 	}
 }
 
-func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
+func TestUnreadableResponseIsClassifiedByStatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -369,7 +369,7 @@ func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
 	}
 }
 
-func TestACanceledCallIsCanceled(t *testing.T) {
+func TestSendReturnsErrorOfCanceledContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestWhoseKeyItIsAndWhetherItMovesMoney(t *testing.T) {
+func TestProviderValidateReturnsAccountAndMode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_live", Key: "sk_live_canary"}}))
@@ -30,7 +30,7 @@ func TestWhoseKeyItIsAndWhetherItMovesMoney(t *testing.T) {
 	}
 }
 
-func TestASigningSecretIsNoKey(t *testing.T) {
+func TestWebhookSecretMustBeSigningSecret(t *testing.T) {
 	t.Parallel()
 	p := stripe.NewProvider(serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }))
 	for _, secret := range []string{"", key, "whsec_", "whsec_canary", "whsec_canary and more", "whsec_" + strings.Repeat("x", 201)} {
@@ -41,7 +41,7 @@ func TestASigningSecretIsNoKey(t *testing.T) {
 	}
 }
 
-func TestOnlyAPeriodsEndMakesARenewal(t *testing.T) {
+func TestOnlySubscriptionCycleInvoiceIsRenewal(t *testing.T) {
 	t.Parallel()
 	for reason, renewal := range map[string]bool{
 		"subscription_cycle": true, "subscription_create": false, "subscription_update": false, "subscription_threshold": false, "manual": false, "": false,

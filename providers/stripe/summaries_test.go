@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestSummariesSayWhatWasSent(t *testing.T) {
+func TestSummaryReturnsSentQuantity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, method := range methods {
@@ -37,7 +37,7 @@ func summary(t *testing.T, b bundle, method billing.Method) metering.Decimal {
 	return got
 }
 
-func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
+func TestSummaryExcludesEventsRejectedLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
@@ -47,7 +47,7 @@ func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
 	require.Equal(t, []stripetest.Rejection{{Identifier: "meter_delta-1", Meter: "mtr_delta", Customer: "cus_1"}}, b.fake.State().Accounts[0].Rejected)
 }
 
-func TestAStaleSummaryAgreesInTime(t *testing.T) {
+func TestStaleSummaryShowsQuantityLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.client.Send(t.Context(), key, report(stripe.MeterDelta, 1, whole(41)))
@@ -58,7 +58,7 @@ func TestAStaleSummaryAgreesInTime(t *testing.T) {
 	requireDecimal(t, "41", summary(t, b, stripe.MeterDelta))
 }
 
-func TestUsageRecordsAreOfTheirPeriodFromItsFirstSecond(t *testing.T) {
+func TestRecordTimeOfPeriodStartLiesInPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := report(stripe.UsageRecord, 1, whole(41))
@@ -87,7 +87,7 @@ func TestNoDigitOfASummaryIsLost(t *testing.T) {
 	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 }
 
-func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
+func TestEventTimeMovesEventIntoPeriodsSummary(t *testing.T) {
 	t.Parallel()
 	start, end := march.Add(17*time.Second), noon.Add(43*time.Second) // Stripe's periods begin at any second
 	for name, c := range map[string]struct{ at, want time.Time }{
@@ -113,7 +113,7 @@ func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
 	require.True(t, none.IsZero())
 }
 
-func TestARecordSummaryIsThatOfItsPeriod(t *testing.T) {
+func TestRecordSummaryReturnsUsageOfPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.client.Send(t.Context(), key, report(stripe.UsageRecord, 1, whole(41)))
@@ -133,7 +133,7 @@ func TestARecordSummaryIsThatOfItsPeriod(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
-func TestAnOpenPeriodHoldsEverything(t *testing.T) {
+func TestRecordSummaryWithoutPeriodBoundsIsReturned(t *testing.T) {
 	t.Parallel()
 	client := serve(t, answer(200, `{"data":[{"id":"sis_1","total_usage":12,"period":{"start":null,"end":null}}]}`))
 	got, err := client.RecordSummary(t.Context(), key, "si_1", march)

@@ -146,7 +146,7 @@ func TestATestClockMovesItsCustomersOnly(t *testing.T) {
 	require.Equal(t, 404, b.call("DELETE", "/v1/customers/"+customer, "", "").status, "deleted with its clock")
 }
 
-func TestAnEventIsInTimeByTheTestClockAndByOurs(t *testing.T) {
+func TestMeterEventMustBeRecentByTestClockAndRealClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for ago, status := range map[time.Duration]int{-36 * 24 * time.Hour: 400, -34 * 24 * time.Hour: 200, time.Hour: 400} {

@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// TestADraftShowsWhatWasCountedWhenItWasMade checks that a draft shows the usage that was counted when it
+// TestDraftShowsUsageCountedAtItsCreation checks that a draft shows the usage that was counted when it
 // was created. Its finalization an hour later counts the usage again.
-func TestADraftShowsWhatWasCountedWhenItWasMade(t *testing.T) {
+func TestDraftShowsUsageCountedAtItsCreation(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)
@@ -36,7 +36,7 @@ func TestADraftShowsWhatWasCountedWhenItWasMade(t *testing.T) {
 	require.Equal(t, "5", b.State().Accounts[0].Invoices[0].Lines[0].Late.String())
 }
 
-func TestADraftIsHeldByItsTime(t *testing.T) {
+func TestDraftIsFinalizedAtItsScheduledTime(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.advanceTo(april)
@@ -78,7 +78,7 @@ func TestADraftIsFinalizedByHand(t *testing.T) {
 	require.Equal(t, "open", b.read(second)["status"], "an hour after it was switched on again")
 }
 
-func TestWhenADraftIsFinalizedIsChecked(t *testing.T) {
+func TestScheduledFinalizationTimeIsValidated(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.advanceTo(april)
@@ -106,8 +106,8 @@ func TestWhenADraftIsFinalizedIsChecked(t *testing.T) {
 	require.Contains(t, b.post(path, "auto_advance", "true").message(), "always false for void invoices")
 }
 
-// TestALineOfADraftIsEditedByHand checks that a line that a user edits on a draft is billed as edited.
-func TestALineOfADraftIsEditedByHand(t *testing.T) {
+// TestEditedDraftLineIsBilledAsEdited checks that a line that a user edits on a draft is billed as edited.
+func TestEditedDraftLineIsBilledAsEdited(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)

@@ -71,8 +71,8 @@ func TestAnEventIsDeliveredAsItIsListed(t *testing.T) {
 	require.NotContains(t, about, "subscription", "in the account's version")
 }
 
-// TestLiveAndTestModeAreApart checks that the live mode and the test mode of an account share only its id.
-func TestLiveAndTestModeAreApart(t *testing.T) {
+// TestLiveAndTestModeShareOnlyAccountID checks that the live mode and the test mode of an account share only its id.
+func TestLiveAndTestModeShareOnlyAccountID(t *testing.T) {
 	t.Parallel()
 	const live = "sk_live_1"
 	b := plain(t)
@@ -148,9 +148,9 @@ func TestADroppedMeterEventIsInNoReport(t *testing.T) {
 	require.Equal(t, "e", b.State().Accounts[0].Rejected[0].Identifier)
 }
 
-// TestSummariesAreDaysBehind checks that summaries can be days behind the events, and that invoices do not
+// TestSummariesCanLagDaysBehindEvents checks that summaries can be days behind the events, and that invoices do not
 // wait for them.
-func TestSummariesAreDaysBehind(t *testing.T) {
+func TestSummariesCanLagDaysBehindEvents(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon.Add(-time.Hour))

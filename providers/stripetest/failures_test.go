@@ -16,7 +16,7 @@ import (
 
 const records = "/v1/subscription_items/si_/usage_records"
 
-func TestEachFailureOnCommandIsOneOfStripes(t *testing.T) {
+func TestSimulatedFailuresMatchStripesErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour  stripetest.Behaviour
@@ -69,7 +69,7 @@ func (b bundle) try(ctx context.Context, path, form, idempotencyKey string) (int
 	return response.StatusCode, response.Body.Close()
 }
 
-func TestWhatWasTakenIsKeptThoughItsAnswerIsLost(t *testing.T) {
+func TestRetryAfterLostResponseCountsUsageOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour stripetest.Behaviour
@@ -103,7 +103,7 @@ func TestWhatWasTakenIsKeptThoughItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-func TestASavedFailureComesAgainForADay(t *testing.T) {
+func TestSavedFailureIsRepeatedForOneDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Behave(stripetest.Behaviour{Status: 500, Mode: stripetest.Saved, Times: 1})
@@ -141,7 +141,7 @@ func TestACustomersMeterTakesOneCallAtATime(t *testing.T) {
 	b.requireQuantity("5", "si_sum")
 }
 
-func TestAnEventMayBeRejectedAfterItsAnswer(t *testing.T) {
+func TestMeterEventCanBeRejectedAfterResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
@@ -151,14 +151,14 @@ func TestAnEventMayBeRejectedAfterItsAnswer(t *testing.T) {
 	require.Equal(t, 400, b.event("sum", "5", noon, "a").status, "its identifier is taken nevertheless")
 }
 
-func TestIdempotencyKeysAreBounded(t *testing.T) {
+func TestIdempotencyKeyHasAtMost255Characters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 200, b.call("POST", records, "quantity=1&timestamp=now", strings.Repeat("k", 255)).status)
 	require.Equal(t, 400, b.call("POST", records, "quantity=1&timestamp=now", strings.Repeat("k", 256)).status)
 }
 
-func TestAnAnswerIsSavedForItsKeyForADay(t *testing.T) {
+func TestResponseIsSavedForIdempotencyKeyForOneDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
@@ -177,7 +177,7 @@ func TestAnAnswerIsSavedForItsKeyForADay(t *testing.T) {
 	b.requireQuantity("4", "si_")
 }
 
-func TestOnlyWhatBeganToWorkIsSaved(t *testing.T) {
+func TestOnlyResponseOfStartedCallIsSaved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour stripetest.Behaviour
@@ -207,7 +207,7 @@ func TestOnlyWhatBeganToWorkIsSaved(t *testing.T) {
 	}
 }
 
-func TestOneKeyInFlightIsOneCall(t *testing.T) {
+func TestConcurrentCallsWithSameIdempotencyKeyConflict(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	refused := make(chan struct{})

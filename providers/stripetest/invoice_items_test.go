@@ -56,7 +56,7 @@ func TestInvoiceItemsFollowStripesRules(t *testing.T) {
 	require.Equal(t, "report_1", pending[0].Metadata["odometer_report"])
 }
 
-func TestAnInvoiceTakesWhatIsPendingWhenItIsDrafted(t *testing.T) {
+func TestDraftInvoiceIncludesPendingInvoiceItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 200, b.charge("250", "").status)
@@ -83,7 +83,7 @@ func TestAnInvoiceTakesWhatIsPendingWhenItIsDrafted(t *testing.T) {
 	require.Equal(t, "1000", b.Total(b.State().Accounts[0].Invoices[2].ID).String())
 }
 
-func TestAnInvoiceTakesTwoHundredAndFiftyInvoiceItems(t *testing.T) {
+func TestInvoiceIncludesAtMost250InvoiceItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 251 {
@@ -120,7 +120,7 @@ func TestInvoiceItemsAreListedTheNewestFirst(t *testing.T) {
 	require.Equal(t, 400, b.call("GET", "/v1/invoiceitems?customer=cus_9", "", "").status)
 }
 
-func TestEveryFailureMeetsInvoiceItemsToo(t *testing.T) {
+func TestSimulatedFailuresApplyToInvoiceItems(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour stripetest.Behaviour
@@ -141,7 +141,7 @@ func TestEveryFailureMeetsInvoiceItemsToo(t *testing.T) {
 	}
 }
 
-func TestAnInvoiceThatACallMakesFollowsStripesRules(t *testing.T) {
+func TestInvoiceCreatedByCallFollowsStripesRules(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	invoice := func(more string) reply {

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestAFakeThatResumesHasForgottenNothing(t *testing.T) {
+func TestResumedFakeHasSameState(t *testing.T) {
 	t.Parallel()
 	var journal bytes.Buffer
 	b := setupWith(t, &journal)
@@ -41,9 +41,9 @@ func TestAFakeThatResumesHasForgottenNothing(t *testing.T) {
 	require.NotZero(t, read.Len(), "it goes on writing")
 }
 
-// TestAFakeThatResumesKnowsWhatWasRepeated checks that a call that is repeated after a restart gets the
+// TestResumedFakeReplaysSavedResponse checks that a call that is repeated after a restart gets the
 // saved response.
-func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
+func TestResumedFakeReplaysSavedResponse(t *testing.T) {
 	t.Parallel()
 	var journal bytes.Buffer
 	before := setupWith(t, &journal)
@@ -55,9 +55,9 @@ func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
 	after.requireQuantity("3", "si_")
 }
 
-// TestAFakeThatResumesHasTheSameEvents checks that objects created by the clock and by calls have the same
+// TestResumedFakeHasSameEvents checks that objects created by the clock and by calls have the same
 // ids and events after a restart.
-func TestAFakeThatResumesHasTheSameEvents(t *testing.T) {
+func TestResumedFakeHasSameEvents(t *testing.T) {
 	t.Parallel()
 	var journal bytes.Buffer
 	b := setupWith(t, &journal)

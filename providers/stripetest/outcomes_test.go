@@ -18,7 +18,7 @@ func billed(t *testing.T) (b bundle, path string) {
 	return b, "/v1/invoices/" + b.newest()["id"].(string)
 }
 
-func TestAFinalInvoiceIsPaidVoidedOrGivenUp(t *testing.T) {
+func TestFinalInvoiceCanBePaidVoidedOrMarkedUncollectible(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		calls   []string
@@ -48,7 +48,7 @@ func TestAFinalInvoiceIsPaidVoidedOrGivenUp(t *testing.T) {
 	require.EqualValues(t, april.Add(time.Hour).Unix(), b2.read(path)["status_transitions"].(map[string]any)["voided_at"])
 }
 
-func TestACreditNoteTakesBackAPartOfAnInvoice(t *testing.T) {
+func TestCreditNoteCreditsPartOfInvoice(t *testing.T) {
 	t.Parallel()
 	b, path := billed(t)
 	id := b.read(path)["id"].(string)
@@ -73,7 +73,7 @@ func TestACreditNoteTakesBackAPartOfAnInvoice(t *testing.T) {
 	require.Len(t, b.Happened("acct_1", "credit_note.*"), 4)
 }
 
-func TestAPaidInvoiceIsCreditedToSomewhere(t *testing.T) {
+func TestCreditNoteOfPaidInvoiceNeedsDestination(t *testing.T) {
 	t.Parallel()
 	b, path := billed(t)
 	id := b.done(path + "/pay")["id"].(string)
@@ -83,7 +83,7 @@ func TestAPaidInvoiceIsCreditedToSomewhere(t *testing.T) {
 	require.Equal(t, []any{"paid", 250.0, 50.0}, []any{in["status"], in["amount_paid"], in["post_payment_credit_notes_amount"]})
 }
 
-func TestWhatCannotBeCreditedIsRefused(t *testing.T) {
+func TestInvalidCreditNoteIsRefused(t *testing.T) {
 	t.Parallel()
 	b, path := billed(t)
 	id := b.read(path)["id"].(string)
@@ -100,9 +100,9 @@ func TestWhatCannotBeCreditedIsRefused(t *testing.T) {
 	require.Equal(t, 404, b.call("GET", "/v1/credit_notes/cn_9", "", "").status)
 }
 
-// TestAPendingItemIsSetUntilItsInvoiceIsFinal checks that an invoice item can be changed any number of times
+// TestInvoiceItemCanBeChangedUntilInvoiceIsFinal checks that an invoice item can be changed any number of times
 // while it is pending or on a draft. On a final invoice, the item cannot be changed.
-func TestAPendingItemIsSetUntilItsInvoiceIsFinal(t *testing.T) {
+func TestInvoiceItemCanBeChangedUntilInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	item := b.charge("100", "").body["id"].(string)
@@ -129,7 +129,7 @@ func TestAPendingItemIsSetUntilItsInvoiceIsFinal(t *testing.T) {
 	require.Equal(t, 404, b.post("/v1/invoiceitems/"+pending, "amount", "8").status)
 }
 
-func TestADraftTakesItemsThatNameIt(t *testing.T) {
+func TestDraftAcceptsAtMost250InvoiceItems(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.advanceTo(april)
@@ -142,9 +142,9 @@ func TestADraftTakesItemsThatNameIt(t *testing.T) {
 	require.Equal(t, 400, b.charge("1", "", "invoice", "in_9").status)
 }
 
-// TestUsageOfThirtySixDaysAgoIsRefused checks that usage is refused more than 35 days after it happened,
+// TestUsageOlderThan35DaysIsRefused checks that usage is refused more than 35 days after it happened,
 // even if its invoice is still a draft.
-func TestUsageOfThirtySixDaysAgoIsRefused(t *testing.T) {
+func TestUsageOlderThan35DaysIsRefused(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) { in.Subscriptions[0].CancelAtPeriodEnd = true })
 	b.advanceTo(april)
@@ -156,9 +156,9 @@ func TestUsageOfThirtySixDaysAgoIsRefused(t *testing.T) {
 	require.EqualValues(t, 25, b.done("/v1/invoices/" + b.newest()["id"].(string) + "/finalize")["total"])
 }
 
-// TestAnInvoiceWithoutASubscription checks that a call can create an invoice for a customer without a
+// TestInvoiceCanBeCreatedWithoutSubscription checks that a call can create an invoice for a customer without a
 // subscription.
-func TestAnInvoiceWithoutASubscription(t *testing.T) {
+func TestInvoiceCanBeCreatedWithoutSubscription(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) { in.Subscriptions = nil })
 	require.Equal(t, 200, b.call("POST", "/v1/invoiceitems", "customer=cus_1&currency=usd&amount=70", "").status)

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-func TestWhatAPriceCosts(t *testing.T) {
+func TestPriceDeterminesInvoiceTotal(t *testing.T) {
 	t.Parallel()
 	tiers := []stripetest.Tier{{UpTo: "100", UnitAmount: "10", FlatAmount: "500"}, {UpTo: "200", UnitAmount: "5", FlatAmount: "50"}, {UpTo: "inf", UnitAmount: "0.125"}}
 	for name, c := range map[string]struct {
@@ -46,9 +46,9 @@ func TestWhatAPriceCosts(t *testing.T) {
 	}
 }
 
-// TestTiersHaveLinesOfTheirOwn checks the invoice lines of a graduated price. Each tier that is reached has a
+// TestEachReachedTierHasOwnInvoiceLines checks the invoice lines of a graduated price. Each tier that is reached has a
 // line for its units, rounded separately, and a line for its flat amount.
-func TestTiersHaveLinesOfTheirOwn(t *testing.T) {
+func TestEachReachedTierHasOwnInvoiceLines(t *testing.T) {
 	t.Parallel()
 	tiered := func(in *stripetest.Seed) {
 		in.Prices[0].TiersMode = "graduated"
@@ -77,7 +77,7 @@ func TestTiersHaveLinesOfTheirOwn(t *testing.T) {
 	require.Equal(t, []string{"1000 0", "0 900", "31 112", "0 0"}, b.lines(draft), "another tier than the draft's")
 }
 
-func TestTiersAreShownWhereTheyAreAskedFor(t *testing.T) {
+func TestTiersAreShownOnlyIfExpanded(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	product := b.made("/v1/products", "name", "API")
@@ -100,7 +100,7 @@ func TestTiersAreShownWhereTheyAreAskedFor(t *testing.T) {
 	require.Equal(t, map[string]any{"divide_by": 60.0, "round": "up"}, packages["transform_quantity"])
 }
 
-func TestAPriceThatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidPriceIsRefused(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	last := stripetest.Tier{UpTo: "inf"}

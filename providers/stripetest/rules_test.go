@@ -79,7 +79,7 @@ func TestMeterEventsFollowStripesRules(t *testing.T) {
 	b.requireQuantity("3", "si_sum")
 }
 
-func TestDecimalsAreTakenOfAccountsThatHaveThem(t *testing.T) {
+func TestAccountWithDecimalsAcceptsDecimalValues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const exact = "sk_test_exact"
@@ -106,7 +106,7 @@ func TestDecimalsAreTakenOfAccountsThatHaveThem(t *testing.T) {
 	require.Len(t, b.State().Accounts[1].Invoices, 1)
 }
 
-func TestAnIdentifierIsFreeAgainAfterADay(t *testing.T) {
+func TestMeterEventIdentifierCanBeReusedAfterOneDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 200, b.event("sum", "5", noon, "a").status)
@@ -135,7 +135,7 @@ func TestACustomerIsBilledInOneCurrency(t *testing.T) {
 	require.NoError(t, in("cus_3", "price_eur", "price_eur"))
 }
 
-func TestAnEventNameIsOneMeters(t *testing.T) {
+func TestEventNameBelongsToOneActiveMeter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	account := stripetest.Account{ID: "acct_1", Key: key}
@@ -143,7 +143,7 @@ func TestAnEventNameIsOneMeters(t *testing.T) {
 	require.NoError(t, b.Seed(&stripetest.Seed{Account: account, Meters: []stripetest.Meter{{ID: "other", EventName: "off"}}}), "the former is inactive")
 }
 
-func TestAnEndedSubscriptionTakesNoUsage(t *testing.T) {
+func TestEndedSubscriptionAcceptsNoUsageOrCharges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.Seed(&stripetest.Seed{
@@ -155,7 +155,7 @@ func TestAnEndedSubscriptionTakesNoUsage(t *testing.T) {
 	require.Equal(t, 400, b.charge("1", "", "subscription", "sub_3").status)
 }
 
-func TestWhoHasNoEventsHasNoSummary(t *testing.T) {
+func TestCustomerWithoutEventsHasNoSummary(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := fmt.Sprintf("/v1/billing/meters/sum/event_summaries?customer=cus_1&start_time=%d&end_time=%d", march.Unix(), april.Unix())
@@ -164,7 +164,7 @@ func TestWhoHasNoEventsHasNoSummary(t *testing.T) {
 	require.Len(t, b.call("GET", path, "", "").body["data"], 1)
 }
 
-func TestAPageHasOneToAHundred(t *testing.T) {
+func TestPageLimitMustBe1To100(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for limit, status := range map[string]int{"1": 200, "100": 200, "0": 400, "101": 400, "many": 400} {

@@ -163,7 +163,7 @@ func (b bundle) control(path string, body any, into any) int {
 	return response.StatusCode
 }
 
-func TestFormulasAndWindowsAddUpAsStripeDoes(t *testing.T) {
+func TestMeterFormulasAndWindowsAggregateLikeStripe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	at := func(day, hour int) time.Time { return march.Add(time.Duration(24*(day-1)+hour) * time.Hour) }
@@ -187,7 +187,7 @@ func TestFormulasAndWindowsAddUpAsStripeDoes(t *testing.T) {
 	require.Equal(t, "6", windows[0].Value.String())
 }
 
-func TestAWindowThatAPeriodsEndCutsIsBilledWithTheNext(t *testing.T) {
+func TestWindowCutByPeriodEndIsBilledInNextPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cut := time.Date(2026, 3, 20, 9, 30, 0, 0, time.UTC)
@@ -257,7 +257,7 @@ func TestPeriodsKeepTheirDayThroughShortMonths(t *testing.T) {
 	require.Equal(t, []string{"03-31 07:00", "04-30 07:00", "05-31 07:00"}, ends)
 }
 
-func TestLegacyAggregatesAreAsThePriceSays(t *testing.T) {
+func TestLegacyPriceAggregatesUsageAsConfigured(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}
@@ -281,7 +281,7 @@ func TestLegacyAggregatesAreAsThePriceSays(t *testing.T) {
 	}
 }
 
-func TestItIsDrivenFromOutside(t *testing.T) {
+func TestFakeIsControlledOverHTTP(t *testing.T) {
 	t.Parallel()
 	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }})
 	server := httptest.NewServer(fake)
@@ -326,7 +326,7 @@ func (b bundle) get(path string, into any) {
 	require.NoError(b.t, json.NewDecoder(response.Body).Decode(into))
 }
 
-func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidControlRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for path, bodies := range map[string][]string{
@@ -374,7 +374,7 @@ func TestAWebhookIsDeliveredSigned(t *testing.T) {
 	require.NotContains(t, event.Data.Object, "current_period_end")
 }
 
-func TestAccountsDoNotMeet(t *testing.T) {
+func TestKeyAccessesOnlyItsOwnAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_2", Key: "sk_test_2"}, Customers: []stripetest.Customer{{ID: "cus_1"}}}))

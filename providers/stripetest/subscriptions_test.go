@@ -34,7 +34,7 @@ func TestACanceledSubscriptionGetsItsLastInvoice(t *testing.T) {
 	require.Contains(t, b.post("/v1/subscriptions/sub_1", "cancel_at_period_end", "false").message(), "can only update its cancellation_details")
 }
 
-func TestACancellationIsTakenBack(t *testing.T) {
+func TestCancellationAtPeriodEndCanBeUndone(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.done("/v1/subscriptions/sub_1", "cancel_at_period_end", "true")
@@ -44,9 +44,9 @@ func TestACancellationIsTakenBack(t *testing.T) {
 	require.Len(t, b.invoices(), 2)
 }
 
-// TestASubscriptionEndsAtOnce checks that the usage since the last invoice is billed only if the
+// TestImmediateCancellationBillsUsageOnlyOnRequest checks that the usage since the last invoice is billed only if the
 // cancellation requests an invoice.
-func TestASubscriptionEndsAtOnce(t *testing.T) {
+func TestImmediateCancellationBillsUsageOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)
@@ -68,9 +68,9 @@ func TestASubscriptionEndsAtOnce(t *testing.T) {
 	require.Equal(t, []any{float64(march.Unix()), float64(noon.Add(time.Hour).Unix())}, []any{last["period_start"], last["period_end"]})
 }
 
-// TestALastInvoiceMayBeFinalAtOnce checks the account setting FinalAtOnce. Stripe does not document whether
-// the last invoice is a draft.
-func TestALastInvoiceMayBeFinalAtOnce(t *testing.T) {
+// TestFinalAtOnceFinalizesLastInvoiceImmediately checks the account setting FinalAtOnce. Stripe does not document
+// whether the last invoice is a draft.
+func TestFinalAtOnceFinalizesLastInvoiceImmediately(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"at its end", "at once"} {
 		b := plain(t, func(in *stripetest.Seed) { in.Account.FinalAtOnce = true })
@@ -133,8 +133,8 @@ func TestATrialIsEndedEarlyOrExtended(t *testing.T) {
 	require.Contains(t, b.post("/v1/subscriptions/sub_1", "trial_end", fmt.Sprint(april.Unix())).message(), "gives no trial")
 }
 
-// TestPausedCollection follows https://docs.stripe.com/billing/subscriptions/pause-payment
-func TestPausedCollection(t *testing.T) {
+// TestPausedCollectionAppliesBehaviorToInvoices follows https://docs.stripe.com/billing/subscriptions/pause-payment
+func TestPausedCollectionAppliesBehaviorToInvoices(t *testing.T) {
 	t.Parallel()
 	for behavior, statuses := range map[string][2]string{
 		"keep_as_draft":      {"draft", "draft"},
@@ -160,7 +160,7 @@ func TestPausedCollection(t *testing.T) {
 	}
 }
 
-func TestPausedCollectionResumesByItself(t *testing.T) {
+func TestPausedCollectionResumesAutomatically(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.done("/v1/subscriptions/sub_1", "pause_collection[behavior]", "void", "pause_collection[resumes_at]", fmt.Sprint(april.AddDate(0, 0, 1).Unix()))
@@ -168,9 +168,9 @@ func TestPausedCollectionResumesByItself(t *testing.T) {
 	require.Equal(t, []string{"subscription_cycle void 0", "subscription_cycle open 0"}, b.invoices())
 }
 
-// TestASubscriptionByTheYear checks that an annual and a monthly subscription of a customer have separate
+// TestAnnualSubscriptionHasSeparatePeriods checks that an annual and a monthly subscription of a customer have separate
 // periods.
-func TestASubscriptionByTheYear(t *testing.T) {
+func TestAnnualSubscriptionHasSeparatePeriods(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) {
 		in.Prices = append(in.Prices, stripetest.Price{ID: "price_year", Meter: "calls", UnitAmount: "1", Months: 12})

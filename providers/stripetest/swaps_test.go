@@ -13,9 +13,9 @@ var swapped = noon.AddDate(0, 0, 6)
 
 func flexible(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = "flexible" }
 
-// TestAPriceIsSwappedInClassicMode checks that usage from before the change is not billed in classic mode:
+// TestPriceSwapInClassicModeBillsNoEarlierUsage checks that usage from before the change is not billed in classic mode:
 // https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
-func TestAPriceIsSwappedInClassicMode(t *testing.T) {
+func TestPriceSwapInClassicModeBillsNoEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)
@@ -39,9 +39,9 @@ func TestAPriceIsSwappedInClassicMode(t *testing.T) {
 	require.Equal(t, []string{"10 20"}, b.lines(b.newest()["id"]), "a whole period again")
 }
 
-// TestAPriceIsSwappedInFlexibleMode checks that an invoice item bills the usage reported before the change
+// TestPriceSwapInFlexibleModeBillsEarlierUsage checks that an invoice item bills the usage reported before the change
 // in flexible mode.
-func TestAPriceIsSwappedInFlexibleMode(t *testing.T) {
+func TestPriceSwapInFlexibleModeBillsEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t, flexible)
 	b.used(100, noon)
@@ -58,7 +58,7 @@ func TestAPriceIsSwappedInFlexibleMode(t *testing.T) {
 	require.EqualValues(t, 330, b.newest()["total"])
 }
 
-func TestASegmentIsBilledAtOnceOrNever(t *testing.T) {
+func TestProrationBehaviorDecidesWhenEarlierUsageIsBilled(t *testing.T) {
 	t.Parallel()
 	for behavior, want := range map[string][]string{
 		"always_invoice":    {"subscription_update open 250", "subscription_cycle open 0"},
@@ -74,9 +74,9 @@ func TestASegmentIsBilledAtOnceOrNever(t *testing.T) {
 	}
 }
 
-// TestASwapBeginsAPeriod checks that a price change that begins a new period bills the earlier usage at the
-// previous price.
-func TestASwapBeginsAPeriod(t *testing.T) {
+// TestPriceSwapThatBeginsPeriodBillsEarlierUsage checks that a price change that begins a new period bills the earlier
+// usage at the previous price.
+func TestPriceSwapThatBeginsPeriodBillsEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	b.used(100, noon)
@@ -88,7 +88,7 @@ func TestASwapBeginsAPeriod(t *testing.T) {
 	require.Equal(t, []string{"subscription_update open 268", "subscription_cycle open 80"}, b.invoices())
 }
 
-func TestItemsComeAndGo(t *testing.T) {
+func TestAddedAndRemovedItemsAreBilledByBillingMode(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][]string{"classic": {"30 60"}, "flexible": {"30 60", "120 300"}} {
 		b := plain(t, func(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = mode })
@@ -106,7 +106,7 @@ func TestItemsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestChangesOfItemsAreChecked(t *testing.T) {
+func TestInvalidChangeOfItemIsRefused(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) {
 		in.Prices = append(in.Prices, stripetest.Price{ID: "price_eur", Currency: "eur"}, stripetest.Price{ID: "price_off", Inactive: true})
@@ -134,9 +134,9 @@ func TestChangesOfItemsAreChecked(t *testing.T) {
 	require.EqualValues(t, 250, b.newest()["total"], "the same price is no swap")
 }
 
-// TestTheBillingModeOfANewSubscription checks that the default billing mode is flexible since version
+// TestBillingModeDefaultsToFlexibleInNewAPIVersion checks that the default billing mode is flexible since version
 // 2025-09-30.
-func TestTheBillingModeOfANewSubscription(t *testing.T) {
+func TestBillingModeDefaultsToFlexibleInNewAPIVersion(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
 	form := []string{"customer", "cus_1", "collection_method", "send_invoice", "items[0][price]", "price_calls"}
@@ -148,8 +148,8 @@ func TestTheBillingModeOfANewSubscription(t *testing.T) {
 
 func threshold(in *stripetest.Seed) { in.Subscriptions[0].ThresholdAmount = 1000 }
 
-// TestAThresholdInvoicesInThePeriod checks that usage on the invoice of a threshold is not billed again.
-func TestAThresholdInvoicesInThePeriod(t *testing.T) {
+// TestThresholdCreatesInvoiceWithinPeriod checks that usage on the invoice of a threshold is not billed again.
+func TestThresholdCreatesInvoiceWithinPeriod(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)
 	b.used(399, noon)
@@ -167,10 +167,10 @@ func TestAThresholdInvoicesInThePeriod(t *testing.T) {
 	require.Equal(t, []string{"subscription_threshold open 1050", "subscription_cycle open 1275"}, b.invoices())
 }
 
-// TestTiersGoOnAfterAThreshold follows
+// TestTiersContinueAfterThresholdInvoice follows
 // https://docs.stripe.com/billing/subscriptions/usage-based/thresholds: tiers continue after the invoice of
 // a threshold.
-func TestTiersGoOnAfterAThreshold(t *testing.T) {
+func TestTiersContinueAfterThresholdInvoice(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold, func(in *stripetest.Seed) {
 		in.Prices[0].TiersMode = "graduated"
@@ -183,7 +183,7 @@ func TestTiersGoOnAfterAThreshold(t *testing.T) {
 	require.Equal(t, []string{"subscription_threshold open 1010", "subscription_cycle open 50"}, b.invoices())
 }
 
-func TestAVolumePriceIsBilledInAllAfterAThreshold(t *testing.T) {
+func TestVolumePriceAppliesToWholePeriodDespiteThreshold(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold, func(in *stripetest.Seed) {
 		in.Prices[0].TiersMode = "volume"
@@ -210,9 +210,9 @@ func TestAThresholdMayBeginANewPeriod(t *testing.T) {
 	require.Equal(t, 400, b.post("/v1/subscriptions/sub_1", "billing_thresholds[amount_gte]", "49").status)
 }
 
-// TestASwapAfterAThreshold checks that the invoice of a threshold at the previous price does not reduce the
-// charges at the new price.
-func TestASwapAfterAThreshold(t *testing.T) {
+// TestPriceSwapIgnoresThresholdInvoiceOfPreviousPrice checks that the invoice of a threshold at the previous price does
+// not reduce the charges at the new price.
+func TestPriceSwapIgnoresThresholdInvoiceOfPreviousPrice(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)
 	b.used(400, noon)

@@ -54,7 +54,7 @@ func TestAMessageArrivesSignedAndUnaltered(t *testing.T) {
 	require.Equal(t, "application/json", deliveries[0].Headers["Content-Type"])
 }
 
-func TestWhileOneSecretReplacesAnotherBothSign(t *testing.T) {
+func TestDeliveryIsSignedWithBothSecretsDuringRotation(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(secret, "MDEy", "MDEz", 1)
 	for _, known := range []string{secret, other} {
@@ -84,7 +84,7 @@ func TestAPingIsSignedAndMustBeAnsweredWith2xx(t *testing.T) {
 	require.ErrorContains(t, err, "check that it verifies signatures with the saved secret")
 }
 
-func TestAnAnswerSaysWhetherToTryAgain(t *testing.T) {
+func TestResponseStatusDecidesWhetherToRetry(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]metering.Code{
 		200: "", 202: "", 204: "",
@@ -104,7 +104,7 @@ func TestAnAnswerSaysWhetherToTryAgain(t *testing.T) {
 	}
 }
 
-func TestAReceiverMayAskToWait(t *testing.T) {
+func TestDeliverReturnsRetryAfterUpToOneHour(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for header, want := range map[string]time.Duration{
@@ -122,7 +122,7 @@ func TestAReceiverMayAskToWait(t *testing.T) {
 	}
 }
 
-func TestACutConnectionAndALongAnswerAreTheNetworksFault(t *testing.T) {
+func TestCutConnectionFailsButEndlessResponseSucceeds(t *testing.T) {
 	t.Parallel()
 	url := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	_, err := webhook.New(development).Deliver(t.Context(), url+"/secret-path", []string{secret}, "msg_1", time.Now(), []byte("{}"))
@@ -141,7 +141,7 @@ func TestACutConnectionAndALongAnswerAreTheNetworksFault(t *testing.T) {
 	require.Equal(t, 200, answer.Status)
 }
 
-func TestProductionNeverDialsThisMachine(t *testing.T) {
+func TestProductionNeverCallsLoopbackAddress(t *testing.T) {
 	t.Parallel()
 	reached := false
 	url := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
@@ -165,9 +165,9 @@ func TestASecretHasTheFormOfStandardWebhooks(t *testing.T) {
 	}
 }
 
-// TestAStatementNamesItsStream checks that a statement names its billing schedule. Periods of two schedules
+// TestStatementNamesItsBillingSchedule checks that a statement names its billing schedule. Periods of two schedules
 // of a customer may begin at the same instant.
-func TestAStatementNamesItsStream(t *testing.T) {
+func TestStatementNamesItsBillingSchedule(t *testing.T) {
 	t.Parallel()
 	line := billing.Line{MeterID: 1, MeterSlug: "seats", Quantity: metering.Whole(2), Currency: "USD"}
 	for _, stream := range []int{0, 1} {

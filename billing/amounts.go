@@ -140,7 +140,12 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	r.Elsewhere = l.totalsIn(map[metering.MeterID]seriesTotals{l.MeterID: others}).amount
 	r.compareAmounts(lines, l.Currency)
 	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
-	return r, charged && (final || p.IsStandalone() && p.pending() && !p.Subscription.Invoiced && !b.Connection.Statements)
+	return r, charged && (final || b.lacksInvoice(p))
+}
+
+// lacksInvoice reports whether Odometer creates invoices and has not created the invoice of a closed standalone period.
+func (b *Books) lacksInvoice(p Period) bool {
+	return !b.Connection.Statements && p.IsStandalone() && p.pending() && !p.Subscription.Invoiced
 }
 
 // awaitsLine reports whether a series without a line on a final invoice may still get one.

@@ -107,8 +107,8 @@ func TestGroupsBeyondMaximumAreCountedInOtherGroup(t *testing.T) {
 	})
 
 	t.Run("IsLongIfTheHoursAreMany", func(t *testing.T) {
-		for hours, want := range map[time.Duration]bool{1: false, 9: false, 10: true, 744: true} {
-			query := usage.WindowQuery{Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: hour.Start.Add(hours * time.Hour)}}
+		for hours, want := range map[int]bool{1: false, 9: false, 10: true, 744: true} {
+			query := usage.WindowQuery{Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: hour.Start.Add(time.Duration(hours) * time.Hour)}}
 			isLong, err := store.Usage.IsLong(t.Context(), tenant, query)
 			require.NoError(t, err)
 			require.Equal(t, want, isLong, "%d hours of 10,001 groups", hours)

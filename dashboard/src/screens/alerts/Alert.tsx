@@ -1,11 +1,11 @@
 import { TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { Verb } from "../../acts/Verb";
 import { deleteAlert, alert as read, updateAlert, type Alert } from "../../api/alerts";
 import { broken, Failure } from "../../api/client";
@@ -101,19 +101,17 @@ function Delete({ alert: { id, name } }: { alert: Alert }) {
 function Edit({ alert }: { alert: Alert }) {
   const { id, type } = alert;
   const saved = { name: alert.name, thresholds: alert.thresholds.join("\n"), minutes: String(alert.minutes ?? "") };
-  const [typed, setTyped] = useState(saved);
-  const change = (part: Partial<typeof saved>) => setTyped({ ...typed, ...part });
-  const numbers = type === "silence" ? { minutes: Number(typed.minutes) } : { thresholds: thresholdsOf(typed.thresholds) };
-  const save = useAct(() => updateAlert(id, { name: typed.name, ...numbers }), { changes: changed(id) });
+  const numbersOf = ({ minutes, thresholds }: typeof saved) => (type === "silence" ? { minutes: Number(minutes) } : { thresholds: thresholdsOf(thresholds) });
+  const { typed, change, save } = useEdits(saved, (typed) => updateAlert(id, { name: typed.name, ...numbersOf(typed) }), { changes: changed(id) });
   const hidden = useHiddenCharges(type);
   const isSame = JSON.stringify(typed) === JSON.stringify(saved);
   return (
     <div className={styles.split}>
-      <Form act={save} needs={needs} submit="Save the alert" not={hidden ?? (isSame ? "Nothing was changed" : undefined)} onSubmit={() => save.mutate()}>
+      <Form act={save} needs={needs} submit="Save the alert" not={hidden ?? (isSame ? "Nothing was changed" : undefined)} onSubmit={save.mutate}>
         <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
         <NumberFields typed={{ ...typed, type }} error={save.error} change={change} />
       </Form>
-      <Trial definition={{ ...storedDefinition(alert), ...numbers }} not={wrongTyped({ ...typed, type })} />
+      <Trial definition={{ ...storedDefinition(alert), ...numbersOf(typed) }} not={wrongTyped({ ...typed, type })} />
     </div>
   );
 }

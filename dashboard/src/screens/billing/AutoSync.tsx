@@ -1,9 +1,9 @@
 import { Switch, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
@@ -28,7 +28,7 @@ export function AutoSync() {
   return (
     <>
       <Standing settings={data} />
-      <Settings key={JSON.stringify([data.enabled, data.paused, data.schedule])} settings={data} />
+      <Settings settings={data} />
       <h2 className={styles.section}>Runs</h2>
       <Runs settings={data} />
     </>
@@ -56,24 +56,21 @@ function Standing({ settings }: { settings: Schema<"AutoSync"> }) {
   );
 }
 
-function Settings({ settings }: { settings: Schema<"AutoSync"> }) {
+function Settings({ settings: { enabled, paused, schedule } }: { settings: Schema<"AutoSync"> }) {
   const { tenant } = useSession();
-  const [enabled, setEnabled] = useState(settings.enabled);
-  const [paused, setPaused] = useState(settings.paused);
-  const [schedule, setSchedule] = useState<string>(settings.schedule);
-  const save = useAct(() => answer(api.PUT("/v1/billing/auto-sync", { body: { enabled, paused, schedule } })), { changes: [["auto-sync"]] });
+  const { typed, change, save } = useEdits({ enabled, paused, schedule }, (body) => answer(api.PUT("/v1/billing/auto-sync", { body })), { changes: [["auto-sync"]] });
   return (
     <div className={styles.narrow}>
       <Form act={save} needs="billing:write" submit="Save Auto-Sync" onSubmit={() => save.mutate()}>
-        <Switch label="Sync automatically" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
+        <Switch label="Sync automatically" checked={typed.enabled} onChange={(event) => change({ enabled: event.currentTarget.checked })} />
         <TextInput
           label="Schedule"
           description={`hourly, daily, a duration such as 15m, or a cron expression of five fields; all except durations are in ${tenant.timezone}`}
-          value={schedule}
+          value={typed.schedule}
           error={broken(save.error, "schedule")}
-          onChange={(event) => setSchedule(event.currentTarget.value)}
+          onChange={(event) => change({ schedule: event.currentTarget.value })}
         />
-        <Switch label="Pause the schedule" checked={paused} onChange={(event) => setPaused(event.currentTarget.checked)} />
+        <Switch label="Pause the schedule" checked={typed.paused} onChange={(event) => change({ paused: event.currentTarget.checked })} />
       </Form>
     </div>
   );

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, expect, test } from "vitest";
-import { router } from "../../router";
-import { answers, list, open, press, sent, session } from "../../testing";
+import { queries, router } from "../../router";
+import { answers, list, open, press, sent, session, type } from "../../testing";
 
 beforeEach(() => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, workflows_url: "https://temporal.example.com/workflows", permissions: ["billing:read", "billing:write"] }];
@@ -77,6 +77,19 @@ test("what became of Auto-Sync's runs is shown, as far as Temporal says it", asy
     ["succeeded", "1,204", "1,190", "3", "7"],
     ["unknown", "", "", "", ""],
   ]);
+});
+
+test("a typed schedule stays when another user turns Auto-Sync on", async () => {
+  const settings = { enabled: false, paused: false, schedule: "hourly", applied_at: null, next_runs: [], last_runs: [] };
+  answers["GET /v1/billing/auto-sync"] = () => [200, settings];
+  open("/billing/auto-sync");
+  const schedule = await screen.findByLabelText<HTMLInputElement>("Schedule");
+  type("Schedule", "daily");
+  answers["GET /v1/billing/auto-sync"] = () => [200, { ...settings, enabled: true }];
+  await queries.invalidateQueries({ queryKey: ["auto-sync"] });
+  await waitFor(() => expect(screen.getByLabelText<HTMLInputElement>("Sync automatically").checked).toBe(true));
+  expect(schedule.isConnected).toBe(true);
+  expect(schedule.value).toBe("daily");
 });
 
 test("where totals and events differ, both are shown", async () => {

@@ -2,10 +2,10 @@ import { Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { parse } from "lossless-json";
-import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { at, customer as read } from "../../api/customers";
 import { Failed } from "../../states/Failed";
@@ -48,29 +48,30 @@ export function CustomerDetails() {
 }
 
 function Edit({ customer, metadata }: { customer: Customer; metadata: string }) {
-  const [name, setName] = useState(customer.name);
-  const [linked, setLinked] = useState(customer.billing_provider_id ?? "");
-  const [text, setText] = useState(metadata);
-  const typed = parseObject(text);
-  const body = {
-    ...(name !== customer.name && { name }),
-    ...(linked !== (customer.billing_provider_id ?? "") && { billing_provider_id: linked === "" ? null : linked }),
-    ...("object" in typed && objectText(typed.object) !== metadata && { metadata: typed.object }),
+  const saved = { name: customer.name, linked: customer.billing_provider_id ?? "", metadata };
+  const changed = ({ name, linked, metadata: text }: typeof saved) => {
+    const parsed = parseObject(text);
+    return {
+      ...(name !== saved.name && { name }),
+      ...(linked !== saved.linked && { billing_provider_id: linked === "" ? null : linked }),
+      ...("object" in parsed && objectText(parsed.object) !== metadata && { metadata: parsed.object }),
+    };
   };
-  const save = useAct(() => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: at(customer.external_id), body })), {
+  const { typed, change, save } = useEdits(saved, (typed) => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: at(customer.external_id), body: changed(typed) })), {
     changes: [["customer"], ["customers"], ["preview", customer.external_id]],
   });
-  const wrong = "wrong" in typed ? typed.wrong : undefined;
-  const not = wrong ?? (Object.keys(body).length === 0 ? "Nothing was changed" : undefined);
+  const parsed = parseObject(typed.metadata);
+  const wrong = "wrong" in parsed ? parsed.wrong : undefined;
+  const not = wrong ?? (Object.keys(changed(typed)).length === 0 ? "Nothing was changed" : undefined);
   return (
-    <Form act={save} needs="customers:write" submit="Save the customer" not={not} onSubmit={() => save.mutate()}>
-      <TextInput label="Name" value={name} error={broken(save.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
+    <Form act={save} needs="customers:write" submit="Save the customer" not={not} onSubmit={save.mutate}>
+      <TextInput label="Name" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
       <TextInput
         label="At the provider"
         description="The id of the customer at the provider, such as cus_NffrFeUfNV2Hib. Without it, a provider with invoices bills nothing."
-        value={linked}
+        value={typed.linked}
         error={broken(save.error, "billing_provider_id")}
-        onChange={(event) => setLinked(event.currentTarget.value.trim())}
+        onChange={(event) => change({ linked: event.currentTarget.value.trim() })}
       />
       <Textarea
         label="Metadata"
@@ -79,9 +80,9 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
         minRows={3}
         maxRows={16}
         classNames={{ input: "mono" }}
-        value={text}
+        value={typed.metadata}
         error={wrong ?? broken(save.error, "metadata")}
-        onChange={(event) => setText(event.currentTarget.value)}
+        onChange={(event) => change({ metadata: event.currentTarget.value })}
       />
       {customer.price_comparison && <Differences of={customer.price_comparison} />}
     </Form>

@@ -1,8 +1,7 @@
 import { NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Form } from "../../acts/Form";
-import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { answer, api, broken } from "../../api/client";
 import { at } from "../../api/customers";
 import { useSession } from "../../api/session";
@@ -27,13 +26,12 @@ export function CustomerPlan({ customer }: { customer: string }) {
     },
     enabled: permissions.includes("pricing:read"),
   });
-  const [typed, setTyped] = useState<string>();
   const latest = data?.assigned.versions.at(-1);
-  const chosen = typed ?? latest?.plan ?? "";
-  const save = useAct(
-    (confirm: string | undefined) =>
-      answer(api.PUT("/v1/customers/{external_id}/plan", { params: at(customer), body: { plan: chosen === "" ? null : chosen, ...(confirm && { confirm }) } })),
-    { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
+  const assigned = latest?.plan ?? "";
+  const { typed, change, save } = useEdits(
+    { plan: assigned },
+    ({ plan }, confirm) => answer(api.PUT("/v1/customers/{external_id}/plan", { params: at(customer), body: { plan: plan === "" ? null : plan, ...(confirm && { confirm }) } })),
+    { changes: [["plan", customer], ["preview", customer]] },
   );
   if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
   if (!data) return permissions.includes("pricing:read") ? <LoadingText /> : null;
@@ -43,14 +41,14 @@ export function CustomerPlan({ customer }: { customer: string }) {
   return (
     <section className={styles.plan}>
       <h2>Plan</h2>
-      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.plan ?? "") ? "Nothing was changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
+      <Form act={save} needs="pricing:write" submit="Assign the plan" not={typed.plan === assigned ? "Nothing was changed" : undefined} onSubmit={save.mutate}>
         <NativeSelect
           label="Assigned plan"
           description="A change takes effect with the customer's next billing period"
-          value={chosen}
+          value={typed.plan}
           data={[...options, ...archived]}
           error={broken(save.error, "plan")}
-          onChange={(event) => setTyped(event.currentTarget.value)}
+          onChange={(event) => change({ plan: event.currentTarget.value })}
         />
         {latest && latest.plan !== data.assigned.plan && (
           <p className="muted">

@@ -1,15 +1,15 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
-import { useRef, useState } from "react";
+import { useRef } from "react";
 import { Form } from "../../acts/Form";
 import { typedLoss, useLoss } from "../../acts/unsaved";
-import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import type { Schema } from "../../api/client";
 import { meter as read, previewMeterChange, updateMeter } from "../../api/meters";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { condition, counting } from "./counting";
-import { changedFields, definitionOf, typedOf, type Typed } from "./definition";
+import { changedFields, definitionOf, typedOf } from "./definition";
 import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
 import { TryOut, useTryOut } from "./TryOut";
@@ -77,42 +77,23 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
   );
 }
 
-interface Sent {
-  edits: Partial<Typed>;
-  body: ReturnType<typeof changedFields>;
-  confirm: string | undefined;
-}
-
-/** Returns the edits that differ from the values of the same fields in others. */
-function editsUnlike(others: Partial<Typed>, edits: Partial<Typed>): Partial<Typed> {
-  return Object.fromEntries(Object.entries(edits).filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(others[field as keyof Typed])));
-}
-
 /** Shows the form of a meter, and the effect of the typed definition on the latest events. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
-  const queries = useQueryClient();
-  const [edits, setEdits] = useState<Partial<Typed>>({});
-  const unedited = typedOf(meter);
-  const typed = { ...unedited, ...edits }; // a change by another user updates the fields without edits
+  const { typed, change, save } = useEdits(typedOf(meter), (typed, confirm) => updateMeter(meter.slug, { ...changedFields(meter, typed), ...(confirm && { confirm }) }), {
+    changes: [["meters"], ["meter", meter.slug]],
+    done: () => attempt.reset(),
+  });
   const body = changedFields(meter, typed);
   const definition = definitionOf(typed);
   const counts = Object.keys(definition).some((field) => field in body);
   const attempt = useTryOut(definition, (definition) => previewMeterChange(meter.slug, definition));
-  const save = useAct(({ body, confirm }: Sent) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
-    changes: [["meters"], ["meter", meter.slug]],
-    done(saved, sent) {
-      queries.setQueryData(read(meter.slug).queryKey, saved); // so that the form compares with the saved meter
-      setEdits((latest) => editsUnlike(sent.edits, latest));
-      attempt.reset();
-    },
-  });
   const changed = Object.keys(body).length > 0;
   const screen = useRef<HTMLDivElement>(null);
   useLoss(screen, () => (changed ? typedLoss : undefined)); // Form does not detect a removed filter
   return (
     <div ref={screen} className={styles.split}>
-      <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate({ edits, body, confirm })}>
-        <MeterFields typed={typed} error={save.error ?? attempt.fieldError} change={(part) => setEdits(editsUnlike(unedited, { ...edits, ...part }))} />
+      <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={save.mutate}>
+        <MeterFields typed={typed} error={save.error ?? attempt.fieldError} change={change} />
         <div role="status">
           {meter.status === "backfilling" && <Backfill meter={meter} />}
           {counts && <p>All events are counted again: {counting(definition)}. Until that is complete, usage is shown and billed as before.</p>}

@@ -1,9 +1,9 @@
 import { PasswordInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
@@ -62,7 +62,7 @@ function Read() {
         )}
       </dl>
       <div className={styles.narrow}>
-        <Save key={data.updated_at} saved={data} />
+        <Save saved={data} />
         {data.configured && (
           <div className={styles.verbs}>
             <Delete saved={data} />
@@ -74,11 +74,11 @@ function Read() {
 }
 
 function Save({ saved }: { saved: Settings }) {
-  const [issuer, setIssuer] = useState(saved.issuer);
-  const [clientID, setClientID] = useState(saved.client_id);
-  const [clientSecret, setClientSecret] = useState("");
-  const body = { issuer, client_id: clientID, ...(clientSecret && { client_secret: clientSecret }) };
-  const save = useAct(() => answer(api.PUT("/v1/tenant/oidc", { body })), { changes });
+  const { typed, change, save } = useEdits(
+    { issuer: saved.issuer, client_id: saved.client_id, client_secret: "" },
+    ({ client_secret, ...body }) => answer(api.PUT("/v1/tenant/oidc", { body: { ...body, ...(client_secret && { client_secret }) } })),
+    { changes },
+  );
   return (
     <Form act={save} needs={needs} submit="Save the issuer" onSubmit={() => save.mutate()}>
       <TextInput
@@ -88,18 +88,18 @@ function Save({ saved }: { saved: Settings }) {
         required
         withAsterisk={false}
         maxLength={2048}
-        value={issuer}
+        value={typed.issuer}
         error={broken(save.error, "issuer")}
-        onChange={(event) => setIssuer(event.currentTarget.value)}
+        onChange={(event) => change({ issuer: event.currentTarget.value })}
       />
       <TextInput
         label="Client ID"
         required
         withAsterisk={false}
         maxLength={255}
-        value={clientID}
+        value={typed.client_id}
         error={broken(save.error, "client_id")}
-        onChange={(event) => setClientID(event.currentTarget.value)}
+        onChange={(event) => change({ client_id: event.currentTarget.value })}
       />
       <PasswordInput
         label="Client secret"
@@ -107,9 +107,9 @@ function Save({ saved }: { saved: Settings }) {
         autoComplete="off"
         maxLength={1024}
         visibilityToggleButtonProps={{ "aria-label": "Show the client secret", tabIndex: 0 }}
-        value={clientSecret}
+        value={typed.client_secret}
         error={broken(save.error, "client_secret")}
-        onChange={(event) => setClientSecret(event.currentTarget.value)}
+        onChange={(event) => change({ client_secret: event.currentTarget.value })}
       />
     </Form>
   );

@@ -1,9 +1,8 @@
 import { Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { NumberField } from "../../acts/NumberField";
-import { useAct } from "../../acts/useAct";
+import { useEdits } from "../../acts/useEdits";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
@@ -55,31 +54,31 @@ function Read() {
 const zones = Intl.supportedValuesOf("timeZone");
 
 function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
-  const [typed, setTyped] = useState(() => typedOf(tenant));
-  const change = changeOf(tenant, typed);
-  const save = useAct((confirm: string | undefined) => answer(api.PATCH("/v1/tenant", { body: { ...change, ...(confirm && { confirm }) } })), {
-    changes: [["tenant"], ["session"], ["audit-log"], ["meters"]],
-    done: (saved) => setTyped(typedOf(saved)),
-  });
+  const { typed, change, save } = useEdits(
+    typedOf(tenant),
+    (typed, confirm) => answer(api.PATCH("/v1/tenant", { body: { ...changeOf(tenant, typed), ...(confirm && { confirm }) } })),
+    { changes: [["tenant"], ["session"], ["audit-log"], ["meters"]] },
+  );
+  const changed = changeOf(tenant, typed);
   const text = (name: "name" | "timezone" | "currency") => ({
     value: typed[name],
-    onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.value }),
+    onChange: (event: { currentTarget: HTMLInputElement }) => change({ [name]: event.currentTarget.value }),
   });
   const whole = (name: "graceHours" | "requestsPerMinute" | "holdHours", field: string) => ({
     value: typed[name],
     wrong: wrongWhole,
     inputMode: "numeric" as const,
     error: broken(save.error, field),
-    change: (value: string) => setTyped({ ...typed, [name]: value }),
+    change: (value: string) => change({ [name]: value }),
   });
   const choice = (name: "strict" | "v1BodylessWrites" | "hold") => ({
     checked: typed[name],
-    onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.checked }),
+    onChange: (event: { currentTarget: HTMLInputElement }) => change({ [name]: event.currentTarget.checked }),
   });
   const readable = ![typed.graceHours, typed.requestsPerMinute, typed.holdHours].some(wrongWhole);
-  const not = Object.keys(change).length === 0 ? "Nothing was changed" : undefined;
+  const not = Object.keys(changed).length === 0 ? "Nothing was changed" : undefined;
   return (
-    <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
+    <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={save.mutate}>
       <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
       <TextInput label="Timezone" description="Days, months and billing periods begin at midnight in this time zone" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
       <datalist id="zones">
@@ -93,7 +92,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         label="Usage of a closed period"
         value={typed.latePolicy}
         error={broken(save.error, "late_policy")}
-        onChange={(event) => setTyped({ ...typed, latePolicy: event.currentTarget.value === "report" ? "report" : "adjust" })}
+        onChange={(event) => change({ latePolicy: event.currentTarget.value === "report" ? "report" : "adjust" })}
         data={[
           { value: "adjust", label: "adjust: it is billed as an adjustment" },
           { value: "report", label: "report: it is shown, and not billed" },
@@ -105,7 +104,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         label="Events that reuse a key with other content"
         value={typed.conflicts}
         error={broken(save.error, "idempotency_conflicts")}
-        onChange={(event) => setTyped({ ...typed, conflicts: event.currentTarget.value === "reject" ? "reject" : "accept" })}
+        onChange={(event) => change({ conflicts: event.currentTarget.value === "reject" ? "reject" : "accept" })}
         data={[
           { value: "accept", label: "accept: the events are not counted, but listed as conflicts" },
           { value: "reject", label: "reject" },
@@ -115,7 +114,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
       <Checkbox label="Hold invoices" description="The provider's draft invoices wait until the reported usage is counted and compared with them" {...choice("hold")} error={broken(save.error, "enabled")} />
       <NumberField label="Hold at most, in hours" description="Time after the grace period until a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />
       <div className={styles.effects} role="status">
-        {readable && effects(tenant, change).map((effect) => (
+        {readable && effects(tenant, changed).map((effect) => (
           <p key={effect}>{effect}</p>
         ))}
       </div>

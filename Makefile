@@ -4,9 +4,9 @@
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null))
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
-# The client is a separate module, so that its importers inherit none of the service's dependencies. dev/browser and
-# dev/helm are separate modules, so that the service inherits none of the dependencies for browsers and Helm.
-modules = . $(wildcard client dev/browser dev/helm)
+# The client is a separate module, so that its importers inherit none of the service's dependencies. dev/helm is a
+# separate module, so that the service inherits none of the dependencies for Helm.
+modules = . $(wildcard client dev/helm)
 typescript = client/typescript
 python = cd client/python && ../../dev/python
 in_each = for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
@@ -44,15 +44,17 @@ limits: ## warn a customer with a hard quota at 80 %, stop it at 100 %, and serv
 attack: ## measure the effect of attackers on another tenant: each attack for EACH=10 seconds, then most of them together in ROUNDS=5 of SECONDS=60; exit 1 beyond the bounds
 	@dev/up test go run ./dev/attack
 
-pictures: ## take the pictures in docs from the running system; needs Chromium or Chrome
-	@dev/up browser
-	@dev/up start >/dev/null
-	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
+e2e = CREDENTIALS=$(CURDIR)/.dev/credentials.json npm run --silent --prefix dashboard e2e --
 
-newcomer: ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
+pictures: dashboard/node_modules ## take the pictures in docs from the running system; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
-	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && MEASURE=yes CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
+	$(e2e) e2e/pictures
+
+newcomer: dashboard/node_modules ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
+	@dev/up browser
+	@dev/up start >/dev/null
+	MEASURE=yes $(e2e) e2e/newcomer
 	@dev/up start >/dev/null # restores the demo tenant's own provider
 
 ##@ Build it

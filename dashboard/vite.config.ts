@@ -36,5 +36,5 @@ export default defineConfig({
     proxy: { "/v1": "http://127.0.0.1:8080", "/docs": "http://127.0.0.1:8080" },
   },
   // Tests share one document and the loaded modules: loading them anew for each file took half of the time.
-  test: { environment: "jsdom", isolate: false, setupFiles: "src/testing.tsx", restoreMocks: true, testTimeout: 600_000, hookTimeout: 600_000 },
+  test: { dir: "src", environment: "jsdom", isolate: false, setupFiles: "src/testing.tsx", restoreMocks: true, testTimeout: 600_000, hookTimeout: 600_000 },
 });

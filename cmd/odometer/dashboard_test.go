@@ -111,7 +111,7 @@ func everyScreen(t *testing.T, made string) {
 		join meters m on m.tenant_id = c.tenant_id and m.slug = 'api-calls'
 		where c.external_id = 'customer-01'`)
 	require.NoError(t, err)
-	walkThrough(t, api, "MADE="+made, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
+	walkThrough(t, "screens", api, "MADE="+made, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
 }
 
 // newcomer follows the labels from an empty tenant to the run of a sync in the Temporal UI. It then does the
@@ -129,7 +129,7 @@ func newcomer(t *testing.T, made string) {
 	api := system.API(t).URL
 	system.Worker(t)
 	makeOwner(t, caller(t, api, key))
-	walkThrough(t, api, "MADE="+made, "STRIPE="+stripe.URL, "CLOCK="+serveClock(t, clock))
+	walkThrough(t, "newcomer", api, "MADE="+made, "STRIPE="+stripe.URL, "CLOCK="+serveClock(t, clock))
 }
 
 // serveClock returns a URL that advances the clock to the instant in the body of a request.
@@ -155,10 +155,17 @@ func serveClock(t *testing.T, clock *proc.Clock) (url string) {
 const email, password = "ada@example.com", "long enough for anybody"
 
 // walkThrough walks through the dashboard in a browser, and prints the durations that the walk measures.
-func walkThrough(t *testing.T, api string, env ...string) {
+func walkThrough(t *testing.T, walk, api string, env ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
-	command.Env = append(append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password), env...)
+	runInBrowser(t, walk, append([]string{"ODOMETER_URL=" + api, "ODOMETER_EMAIL=" + email, "ODOMETER_PASSWORD=" + password}, env...)...)
+}
+
+// runInBrowser runs the Playwright tests of a folder or file of dashboard/e2e, and prints the durations that they
+// measure.
+func runInBrowser(t *testing.T, tests string, env ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "npm", "run", "e2e", "--silent", "--prefix", dashboardFolder, "--", "e2e/"+tests, "--output", t.TempDir())
+	command.Env = append(os.Environ(), env...)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("%s", out)

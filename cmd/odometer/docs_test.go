@@ -1,11 +1,7 @@
 package main_test
 
 import (
-	"os"
-	"os/exec"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
@@ -18,8 +14,5 @@ func TestDrillTheDocsAreUsedInABrowser(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	_, key := system.Tenant(t)
-	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./docs", system.API(t).URL)
-	command.Env = append(os.Environ(), "ODOMETER_KEY="+key)
-	out, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runInBrowser(t, "docs", "ODOMETER_URL="+system.API(t).URL, "ODOMETER_KEY="+key)
 }

@@ -95,6 +95,10 @@ var shortTimeouts = []struct {
 		"Use waitFor of @testing-library/react, which has the timeout of src/testing.tsx.",
 	},
 	{
+		[]string{"dashboard/e2e/*.ts"}, regexp.MustCompile(`\bwaitForTimeout\(`),
+		"Wait for a text, an element or a response.",
+	},
+	{
 		[]string{"workflows/*_test.go", ":!workflows/environment_test.go"}, regexp.MustCompile(`\.Set(TestTimeout|WorkerOptions)\(`),
 		"Keep the timeouts of newEnvironment; setInterceptors adds interceptors.",
 	},

@@ -1,0 +1,9 @@
+import { expectFastPaint } from "../paint";
+import { test } from "../user";
+
+test("sign-in", async ({ visitor }) => {
+  await visitor.page.goto("/sign-in");
+  await visitor.judgeScreen("sign-in", "/sign-in", "form");
+});
+
+test("first paint of the overview", ({ user }) => expectFastPaint(user));

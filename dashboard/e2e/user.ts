@@ -273,11 +273,11 @@ export class User {
 }
 
 interface People {
-  /** The user of the page, who is signed in if a test before has left its session open. */
+  /** The user of the page. An open session of an earlier test keeps the user signed in. */
   anyone: User;
   /** A user without a session. */
   visitor: User;
-  /** A user who is signed in as the owner of the tenant. */
+  /** A user that is signed in as the owner of the tenant. */
   user: User;
 }
 

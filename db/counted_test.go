@@ -165,6 +165,7 @@ func TestUnsentReportToReplacedSubscriptionIsWithdrawn(t *testing.T) {
 	b.requireConflict(b.leaseError(former), "the outcome of the report is already known")
 	b.lease(next.ID)
 	b.counted(next.ID)
+	b.plan(anew) // the previous plan has changed the subscription of the period
 	require.Empty(t, b.outOfSync())
 }
 

@@ -143,7 +143,7 @@ func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 	return r, charged && (final || b.lacksInvoice(p))
 }
 
-// lacksInvoice reports whether Odometer creates invoices and has not created the invoice of a closed standalone period.
+// lacksInvoice reports whether a closed standalone period has no final invoice yet. Receivers of statements get none.
 func (b *Books) lacksInvoice(p Period) bool {
 	return !b.Connection.Statements && p.IsStandalone() && p.pending() && !p.Subscription.Invoiced
 }

@@ -39,9 +39,7 @@ func TestFiringsOfDeletedAlertAreDeletedInBatches(t *testing.T) {
 	}
 	alerts, firings := rows()
 	require.Equal(t, []int{2, 4}, []int{alerts, firings}, "a deletion deletes no firings")
-	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
-	require.NoError(t, err)
-	t.Cleanup(worker.Close)
+	worker := dbtest.OpenAsWorker(t, address)
 	for _, want := range []int64{2, 2, 0} {
 		deleted, err := worker.Alerts.SweepDeleted(t.Context(), 2)
 		require.NoError(t, err)

@@ -252,11 +252,9 @@ func TestMemberAndSessionChangesAreAudited(t *testing.T) {
 func TestExpiredSessionsAndInvitationsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
-	require.NoError(t, err)
-	t.Cleanup(worker.Close)
+	worker := dbtest.OpenAsWorker(t, address)
 	tenant, now := dbtest.Tenant(t, store).ID, clock.Now()
-	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator, metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer"})
+	_, err := store.OIDC.Save(t.Context(), tenant, metering.Operator, metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer"})
 	require.NoError(t, err)
 	ada := member(t, store, tenant, mail(t, "ada"), metering.RoleAdmin)
 	var sessions []access.SessionName

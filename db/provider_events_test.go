@@ -35,9 +35,7 @@ func TestManyOpenEventsOfTenantDoNotHideEventsOfAnotherTenant(t *testing.T) {
 func TestOldHandledEventsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
-	require.NoError(t, err)
-	t.Cleanup(worker.Close)
+	worker := dbtest.OpenAsWorker(t, address)
 	b := newBillerAt(t, store, address)
 	provider, err := store.Providers.Active(t.Context(), b.tenant)
 	require.NoError(t, err)

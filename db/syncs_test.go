@@ -231,9 +231,7 @@ func TestOpenSyncsAreFoundByAge(t *testing.T) {
 func TestOldSyncsAreDeleted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	worker, err := dbtest.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.Worker))
-	require.NoError(t, err)
-	t.Cleanup(worker.Close)
+	worker := dbtest.OpenAsWorker(t, address)
 	b := newBillerAt(t, store, address)
 	b.price("0", "0", "1")
 	b.use("1")
@@ -258,6 +256,6 @@ func TestOldSyncsAreDeleted(t *testing.T) {
 	}
 	require.Equal(t, metering.SyncFailed, b.sync(last).Status)
 	require.Equal(t, metering.SyncRequested, b.sync(open).Status)
-	_, err = store.Ledger.Lease(t.Context(), b.tenant, sent.ID, b.now, lease)
+	_, err := store.Ledger.Lease(t.Context(), b.tenant, sent.ID, b.now, lease)
 	require.NoError(t, err, "the report is kept")
 }

@@ -125,6 +125,14 @@ func As(t testing.TB, address, role string) string {
 	return parsed.String()
 }
 
+// OpenAsWorker opens a database with the role of the worker, until the test ends.
+func OpenAsWorker(t testing.TB, address string) *db.DB {
+	t.Helper()
+	store := connect(t, As(t, address, Roles.Worker))
+	t.Cleanup(store.Close)
+	return store
+}
+
 // With returns the address with a parameter set to another value.
 func With(t testing.TB, address, parameter, value string) string {
 	t.Helper()

@@ -138,24 +138,27 @@ func (l *ledger) concerns(i storedInvoice, p billing.Period) bool {
 }
 
 // billsStream reports whether an invoice can bill usage of the billing schedule in period p. The invoice is of
-// the period's subscription, or of one to which the period was reported, or bills a meter that feeds the schedule
-// at the invoice's end. It is always true if no meter has changed its schedule.
+// the period's subscription, or bills a meter that feeds the schedule at the invoice's end, or is of a subscription to
+// which the period was reported.
 func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
-	reported := slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		landed := r.Kind == billing.QuantityReport && r.Connection == i.Connection && i.Period.Contains(r.timestamp) && slices.Contains(l.runs[i.Subscription].Targets, r.Target)
-		return r.isOf(p.Place()) && (r.To.Subscription == i.Subscription || landed)
-	})
-	return i.Subscription == p.Subscription.ID || len(l.feeds) == 0 || reported || slices.ContainsFunc(i.Lines, func(line billing.InvoiceLine) bool {
-		return l.isFed(line.MeterID, i.Period.End.Add(-time.Microsecond))
+	bills := func(line billing.InvoiceLine) bool { return l.isFed(line.MeterID, i.Period.End.Add(-time.Microsecond)) }
+	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(i.Lines, bills) || l.wasReported(p, i, func(r *storedReport) bool {
+		return i.Period.Contains(r.timestamp) && slices.Contains(l.runs[i.Subscription].Targets, r.Target)
 	})
 }
 
 // endedIn reports whether the ended subscription of i is the period's, received usage of the period, or ran at
 // the timestamp of a report of the period.
 func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
-	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		there := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Period.Equal(p.Start)
-		return there && (r.To.Subscription == i.Subscription || i.Period.Contains(r.timestamp))
+	return i.Subscription == p.Subscription.ID || l.wasReported(p, i, func(r *storedReport) bool { return i.Period.Contains(r.timestamp) })
+}
+
+// wasReported reports whether a quantity of the period was reported to the subscription of i, or in a report that
+// landed there.
+func (l *ledger) wasReported(p billing.Period, i storedInvoice, landed func(*storedReport) bool) bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		quantity := r.Kind == billing.QuantityReport && r.isOf(p.Place()) && r.Connection == i.Connection && r.Customer == i.Customer
+		return quantity && (r.To.Subscription == i.Subscription || landed(r))
 	})
 }
 
@@ -194,7 +197,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	}
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
-		Stored: l.periods, Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
+		Stored: l.periods, Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
 	}
 	f.Customer.EarlyEvents = l.early()
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
@@ -211,11 +214,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	for _, i := range read {
 		f.Invoices = append(f.Invoices, i.Invoice)
 	}
-	f.Reported = slices.DeleteFunc(f.Reported, func(r billing.Reported) bool { return l.isUnread(r, read) })
+	f.Reported = l.reported(read)
 	f.Finalized = l.finalized()
 	for _, of := range l.streams {
 		if of.stream != l.stream {
-			f.Beside = append(f.Beside, of.reported()...)
+			f.Beside = append(f.Beside, of.reported(of.unreconciled())...)
 		}
 	}
 	periods := billing.Periods(f)
@@ -229,26 +232,54 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	return f
 }
 
-// isUnread reports whether the facts lack a series. They contain the series of late usage, and those of periods with an
-// invoice that is read. They also contain all other series of incomplete periods, except the lines of statements to the
-// current connection. Quantities and charges of a complete period are read if their window begins in the subscription
-// period of an open period, or later.
-func (l *ledger) isUnread(r billing.Reported, read []storedInvoice) bool {
-	of := l.period(r.Period)
-	if r.Late || slices.ContainsFunc(read, func(i storedInvoice) bool { return l.concerns(i, *of) }) {
-		return false
+// isRead returns whether the facts contain a line of a report. They contain late usage, and the periods of the invoices
+// that are read. They also contain all other lines of incomplete periods, except the lines of statements to the current
+// connection. Quantities and charges of a complete period are read if their window begins in the subscription period of
+// an open period of any billing schedule, or later.
+func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing.Line) bool {
+	invoiced, complete := l.invoiced(read), make(map[int64]bool)
+	for _, p := range l.periods {
+		complete[p.Start.UnixMicro()] = p.Complete
 	}
-	switch {
-	case r.Kind == billing.StatementReport && l.connection != nil && r.Connection == l.connection.ID:
-		return true
-	case !of.Complete:
-		return false
-	case r.Kind == billing.StatementReport:
-		return true
+	var open []time.Time
+	for _, p := range l.allPeriods() {
+		if p.ClosedAt == nil && p.Subscription.ID != "" {
+			open = append(open, p.Subscription.Start)
+		}
 	}
-	return !slices.ContainsFunc(l.periods, func(p billing.Period) bool {
-		return p.ClosedAt == nil && p.Subscription.ID != "" && !r.Window.Start.Before(p.Subscription.Start)
-	})
+	return func(r *storedReport, line billing.Line) bool {
+		at := r.Period.UnixMicro()
+		switch {
+		case r.Late || !line.Closed.IsZero() || invoiced[at]:
+			return true
+		case r.Kind == billing.StatementReport:
+			return !complete[at] && (l.connection == nil || r.Connection != l.connection.ID)
+		case !complete[at]:
+			return true
+		}
+		return slices.ContainsFunc(open, func(start time.Time) bool { return !r.Window.Start.Before(start) })
+	}
+}
+
+// invoiced returns the starts of the periods that the invoices concern, and of the periods of their charges.
+func (l *ledger) invoiced(read []storedInvoice) map[int64]bool {
+	starts := make(map[int64]bool)
+	for _, i := range read {
+		for _, p := range l.periods {
+			if l.concerns(i, p) {
+				starts[p.Start.UnixMicro()] = true
+			}
+		}
+		if i.Ended {
+			continue
+		}
+		for _, it := range l.sideOfConnection(i.Connection).items {
+			if it.invoice.Range == i.Period && it.line.contract == i.Subscription && !it.line.late && l.has(it.by) {
+				starts[it.line.period] = true
+			}
+		}
+	}
+	return starts
 }
 
 // link identifies the current connection and the customer there. The stored side is valid only if it was read for
@@ -407,12 +438,15 @@ type seriesKey struct {
 	meter            metering.MeterID
 }
 
-// reported returns the totals of each series of each meter.
-func (l *ledger) reported() (all []billing.Reported) {
-	at := make(map[seriesKey]int)
+// reported returns the totals of each series of each meter, as the facts with these invoices contain them.
+func (l *ledger) reported(invoices []storedInvoice) (all []billing.Reported) {
+	at, isRead := make(map[seriesKey]int), l.isRead(invoices)
 	all = make([]billing.Reported, 0, l.series+1)
 	for _, r := range l.reports {
 		for _, line := range r.Lines {
+			if !isRead(r, line) {
+				continue
+			}
 			s := r.Series
 			if !line.Closed.IsZero() {
 				s.Period, s.Late = line.Closed, true

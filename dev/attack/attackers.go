@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,8 +30,8 @@ type attackers struct {
 	Name   string        `json:"name"`  // name of the only attack; "": all attacks except madeAlone
 }
 
-// attack starts the attackers in a separate process. They run the attack with the name, or all attacks except
-// madeAlone if the name is empty. end stops them and returns the number of their attempts.
+// attack starts the attackers in a separate process, and waits for their first attempt. They run the attack with the
+// name, or all attacks except madeAlone if the name is empty. end stops them and returns the number of their attempts.
 func (d *drill) attack(name string, pause time.Duration) (end func() (attempts int)) {
 	text, err := json.Marshal(attackers{Target: d.target, Pause: pause, Name: name})
 	require.NoError(d, err)
@@ -39,21 +41,26 @@ func (d *drill) attack(name string, pause time.Duration) (end func() (attempts i
 	command.Env = append(os.Environ(), orders+"="+string(text))
 	stdin, err := command.StdinPipe()
 	require.NoError(d, err)
-	var said, complained strings.Builder
-	command.Stdout, command.Stderr = &said, &complained
+	stdout, err := command.StdoutPipe()
+	require.NoError(d, err)
+	var complained strings.Builder
+	command.Stderr = &complained
 	require.NoError(d, command.Start())
+	lines := bufio.NewScanner(stdout)
+	require.True(d, lines.Scan(), "no attempt was made")
 	return func() (attempts int) {
 		require.NoError(d, stdin.Close())
+		lines.Scan()
 		require.NoError(d, command.Wait(), complained.String())
-		_, err := fmt.Sscan(said.String(), &attempts)
+		attempts, err := strconv.Atoi(lines.Text())
 		require.NoError(d, err)
 		return attempts
 	}
 }
 
 // attackIfOrdered returns if the variable orders is not set. Otherwise, it runs the attackers until standard
-// input ends, prints the number of attempts, and exits. The status is 1 if the API has answered an attack with
-// status 500.
+// input ends, and exits. It prints a line after the first attempt, and the number of attempts at the end. The
+// status is 1 if the API has answered an attack with status 500.
 func attackIfOrdered() {
 	text, is := os.LookupEnv(orders)
 	if !is {
@@ -69,14 +76,15 @@ func attackIfOrdered() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	fmt.Println(a.run(ctx))
+	fmt.Println(a.run(ctx, func() { fmt.Println("attacking") }))
 	if brokenAnswers.Load() > 0 {
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func (a attackers) run(ctx context.Context) (attempts int64) {
+// run attacks until ctx ends, and calls began after the first attempt.
+func (a attackers) run(ctx context.Context, began func()) (attempts int64) {
 	var running sync.WaitGroup
 	var made atomic.Int64
 	for _, kind := range attacks {
@@ -87,7 +95,9 @@ func (a attackers) run(ctx context.Context) (attempts int64) {
 			running.Go(func() {
 				for wait(ctx, a.Pause) {
 					kind.again(ctx, a.Target, n)
-					made.Add(1)
+					if made.Add(1) == 1 {
+						began()
+					}
 				}
 			})
 		}

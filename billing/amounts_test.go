@@ -84,6 +84,23 @@ func TestLineIsSetToChargeMinusAmountsOfOtherConnections(t *testing.T) {
 	}
 }
 
+// TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled has a meter that was billed in USD by the previous provider. Its
+// price ended after the fact, and the only other price of the customer is in KWD.
+func TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	addCharged(t, &f, 2)
+	f.Reported = []billing.Reported{set(t, f, "3")}
+	f.Prices[1], f.Prices[2][0].Currency = nil, "KWD"
+	f = withStatementReceiver(9, f)
+	plan := billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	lines := plan.Reports[0].Lines
+	require.Len(t, lines, 2)
+	require.Equal(t, []string{"-3", "USD"}, []string{lines[0].Amount.String(), lines[0].Currency})
+	require.Equal(t, []string{"3", "KWD"}, []string{lines[1].Amount.String(), lines[1].Currency})
+}
+
 // A period is billed in quantities or amounts as the connection was set to bill when the period began.
 func TestPeriodKeepsQuantityOrAmountFormOfItsStart(t *testing.T) {
 	t.Parallel()

@@ -257,14 +257,25 @@ func (b *Books) calculations(period Period) (all []calculation, excluded []Exclu
 }
 
 // calculation returns the calculation of a meter in an open period at the current usage. It does not deduct the usage
-// that other series have billed. common is the currency of meters without a price.
+// that other series have billed. common is the currency of meters without a price that were not billed in the period.
 func (b *Books) calculation(period Period, m metering.Meter, common string) calculation {
 	price, _ := b.price(m.ID, period)
 	usage := b.usage(m.ID, period)
 	return calculation{
 		meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, dimensions: usage.Dimensions,
-		price: price, currency: cmp.Or(price.Currency, common),
+		price: price, currency: cmp.Or(price.Currency, b.lastBilledIn(period, m.ID), common),
 	}
+}
+
+// lastBilledIn returns the currency of the last amount of the meter's period that was billed at Odometer's price, or "".
+// If the meter has no price any more, that amount is credited in this currency.
+func (b *Books) lastBilledIn(period Period, meter metering.MeterID) (currency string) {
+	for s := range b.ownOf(period, meter) {
+		if billed := s.billed(); !billed.Amount.IsZero() && !billed.Theirs {
+			currency = billed.Currency
+		}
+	}
+	return currency
 }
 
 // shown returns the calculations of an open period as the connected provider bills the period: in amounts, or in units

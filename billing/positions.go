@@ -37,7 +37,7 @@ func (p *planner) positionsOf(period Period) (all []*position) {
 
 // positionOf returns the position of a meter. It puts the series of the destination in own. It deducts all other series
 // of the meter: those of another connection, customer, target, method or subscription period. common is the currency of
-// meters without a price.
+// meters without a price that were not billed in the period.
 func (p *planner) positionOf(period Period, meter metering.Meter, common string) *position {
 	m := &position{
 		planner: p, period: period, part: period.Intersect(period.Subscription.Range),

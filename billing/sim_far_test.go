@@ -177,6 +177,15 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 	return reply{taken: !lost, failed: lost}
 }
 
+// mistake adds a dropped call for a report that did not arrive although the total seems to contain it. The provider has
+// silently dropped another call of the opposite quantity, so its total is right.
+func (f *farSide) mistake(r *storedReport, now time.Time) {
+	arrived := slices.ContainsFunc(f.calls, func(c *call) bool { return c.id == r.id })
+	if in := f.invoiceAt(r); !arrived && in != nil {
+		f.calls = append(f.calls, &call{storedReport: r, at: now, invoice: in, onNone: in.final, dropped: true})
+	}
+}
+
 // invoiceAt returns the invoice of the period that contains the quantity's timestamp, or nil.
 func (f *farSide) invoiceAt(r *storedReport) *invoice {
 	of := r.Customer

@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"math"
 	"math/big"
 	"slices"
 	"time"
@@ -42,12 +43,12 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		came(new(big.Rat).Sub(billed, lacking))
 		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
 	}
-	lost := new(big.Rat)
-	if !here || !l.reachable(line.Currency) { // nor can accepted units be charged that were lost after the adjustment
-		lost = l.lostLater(p, line)
-		least, most = new(big.Rat).Add(least, lower(new(big.Rat), lost)), new(big.Rat).Add(most, upper(new(big.Rat), lost))
+	changed := false
+	if !here || !l.reachable(line.Currency) { // nor can accepted units be charged that were lost or reported after the adjustment
+		less, more := l.changedLater(p, line)
+		least, most, changed = new(big.Rat).Add(least, less), new(big.Rat).Add(most, more), less.Cmp(more) != 0
 	}
-	if lost.Sign() != 0 || l.carriedInDoubt(p, line.MeterID) { // adjustments bill the part that was certain
+	if changed || l.carriedInDoubt(p, line.MeterID) { // adjustments bill the part that was certain
 		ok = ok || carried.Cmp(least) >= 0 && carried.Cmp(most) <= 0
 	}
 	if !here { // reports with an unknown outcome are treated as billed while the mode is not connected
@@ -62,14 +63,33 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	}
 }
 
-// lostLater returns the change of a closed line's lacking charge if all accepted units are treated as billed. A
-// decrease is negative. Some of these units arrived after the invoice was final.
-func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
+// changedLater returns by how much a closed line's lacking charge can be lower and higher if all units count as billed that
+// were accepted when the line was adjusted, or are now. Since then, some of these units arrived after the invoice was
+// final, and others were replaced by a later report.
+func (l *life) changedLater(p billing.Period, line billing.ClosedLine) (least, most *big.Rat) {
+	least, most = new(big.Rat), new(big.Rat)
 	if line.Scale == nil {
-		return new(big.Rat)
+		return least, most
 	}
-	accepted := l.costs(p, line, unitsAlone(rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() }))))
-	return accepted.Sub(l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line)))), accepted)
+	billed := l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line))))
+	for _, adjusting := range append(l.adjustmentsOf(p, line), math.MaxInt64) {
+		accepted := l.costs(p, line, unitsAlone(rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool {
+			return c.number < adjusting && (c.given() || c.state.Taken())
+		}))))
+		change := accepted.Sub(billed, accepted)
+		least, most = lower(least, change), upper(most, change)
+	}
+	return least, most
+}
+
+// adjustmentsOf returns the numbers of the reports that adjust a closed line.
+func (l *life) adjustmentsOf(p billing.Period, line billing.ClosedLine) (numbers []int64) {
+	for _, r := range l.reports {
+		if slices.ContainsFunc(r.Lines, func(of billing.Line) bool { return of.MeterID == line.MeterID && of.Closed.Equal(p.Start) }) {
+			numbers = append(numbers, r.number)
+		}
+	}
+	return numbers
 }
 
 // overwrittenLate returns by how much the lacking charge of a closed line rises if invoices bill the quantities

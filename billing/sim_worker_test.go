@@ -306,6 +306,7 @@ func (p *pass) look(r *storedReport) billing.State {
 		return billing.InDoubt
 	}
 	if counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now); counted.Equal(before.Add(r.Quantity)) {
+		p.farSide.mistake(r, p.now)
 		return billing.Accepted
 	}
 	return billing.InDoubt // the count may be behind

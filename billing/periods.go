@@ -16,6 +16,7 @@ type Period struct {
 	Stream       int        // number of the billing schedule
 	ClosedAt     *time.Time // nil: usage still changes the period
 	Complete     bool       // closed, without reports to send or resolve and without an invoice to wait for
+	Omitted      bool       // complete, and the facts lack invoices and reports of the period
 	Closed       []ClosedLine
 	Subscription Subscription
 	Bills        metering.Bills // form of usage on the provider's invoices; "": undecided, or no invoices

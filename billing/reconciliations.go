@@ -154,8 +154,12 @@ func (b *Books) outcome(o Open) State {
 }
 
 // reconcile compares the closed lines of a period with the invoices. It sets and returns the result of a line only if
-// the invoices differ from those of the previous result (see sameInvoices).
+// the invoices differ from those of the previous result (see sameInvoices). A period with invoices that are not among the
+// facts is not compared: an invoice of another period would seem to be its only one.
 func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
+	if p.Omitted {
+		return nil
+	}
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		r, known := b.reconciliation(*p, l, invoices)

@@ -71,6 +71,24 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 	}
 }
 
+// TestPeriodWithOmittedInvoicesIsNotCompared has an invoice of another subscription, which overlaps January and the last
+// days of December. January's own invoice and report were compared before, so they are not among the facts. Without the
+// mark, January would seem to be unbilled, and would be charged again.
+func TestPeriodWithOmittedInvoicesIsNotCompared(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	billedWith(&f.Stored[0], "10")
+	f.Stored[0].Closed[0].Reconciled.State, f.Stored[0].Closed[0].Reconciled.Invoiced = billing.ReconciliationAgreed, metering.Whole(10)
+	overlapping := metering.Range{Start: january.Start.AddDate(0, 0, -10), End: january.Start.AddDate(0, 0, 10)}
+	refused := counted(metering.Range{Start: overlapping.Start, End: january.Start}, "0")
+	refused.To, refused.State, refused.Taken, refused.Standing = billing.InvoicedBy{Subscription: "sub_2", Start: overlapping.Start}, billing.Rejected, billing.Sums{}, billing.Sums{}
+	f.Reported = []billing.Reported{refused}
+	f.Invoices = []billing.Invoice{{ID: "in_2", Connection: first, Customer: "cus_1", Subscription: "sub_2", Period: overlapping, Renewal: true}}
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: unreported; carried 1000", reconciledAs(f))
+	f.Stored[0].Omitted = true
+	require.Equal(t, "open; carried 0", reconciledAs(f))
+}
+
 func threshold(units string) billing.Invoice {
 	i := renewal(units)
 	i.ID, i.Renewal = "in_0", false

@@ -132,6 +132,14 @@ func (l *ledger) unreconciled() (all []storedInvoice) {
 	return all
 }
 
+// invoicesOfStreams returns the invoices that the facts of any of the customer's billing schedules contain.
+func (l *ledger) invoicesOfStreams() (all []storedInvoice) {
+	for _, of := range l.streams {
+		all = append(all, of.unreconciled()...)
+	}
+	return all
+}
+
 // concerns reports whether an invoice can bill a period.
 func (l *ledger) concerns(i storedInvoice, p billing.Period) bool {
 	return l.inMode(i) && !i.Period.Intersect(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
@@ -210,15 +218,20 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		}
 	}
 	f.Open, f.Statements = l.open(), l.statements()
-	read := l.unreconciled()
-	for _, i := range read {
+	own := l.unreconciled()
+	for _, i := range own {
 		f.Invoices = append(f.Invoices, i.Invoice)
 	}
+	f.Stored = slices.Clone(f.Stored)
+	for n, p := range f.Stored {
+		f.Stored[n].Omitted = p.Complete && !slices.ContainsFunc(own, func(i storedInvoice) bool { return l.concerns(i, p) })
+	}
+	read := l.invoicesOfStreams()
 	f.Reported = l.reported(read)
 	f.Finalized = l.finalized()
 	for _, of := range l.streams {
 		if of.stream != l.stream {
-			f.Beside = append(f.Beside, of.reported(of.unreconciled())...)
+			f.Beside = append(f.Beside, of.reported(read)...)
 		}
 	}
 	periods := billing.Periods(f)
@@ -233,7 +246,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 }
 
 // isRead returns whether the facts contain a line of a report. They contain late usage, and the periods of the invoices
-// that are read. They also contain all other lines of incomplete periods, except the lines of statements to the current
+// in read. They also contain all other lines of incomplete periods, except the lines of statements to the current
 // connection. Quantities and charges of a complete period are read if their window begins in the subscription period of
 // an open period of any billing schedule, or later.
 func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing.Line) bool {

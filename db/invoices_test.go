@@ -306,12 +306,48 @@ func TestFactsContainAllInvoicesOfPeriodThatANewInvoiceConcerns(t *testing.T) {
 	b.reportEach()
 	require.Empty(t, b.invoices())
 
+	require.True(t, b.facts().Stored[0].Omitted)
 	both := b.bill("in_both", metering.Range{Start: month.End.AddDate(0, 0, -10), End: next.End}, b.line("0", "0"))
 	both.Subscription = "sub_2"
 	b.save(b.final(both), b.now)
+	require.False(t, b.facts().Stored[0].Omitted)
 	b.reportEach()
 	require.Equal(t, []string{"in_1 20 0", "in_both 0 0"}, b.invoices(), "the next month wants one, which wants the other")
 	require.Empty(t, b.facts().Reconciled)
+}
+
+// TestFactsContainReportsOfOtherScheduleOnSharedInvoice checks that a schedule's facts contain the reports of the other
+// schedule that one of its invoices may bill, even if the other schedule has compared the invoice already. Otherwise, the
+// reported units on the invoice would seem to be of unknown origin.
+func TestFactsContainReportsOfOtherScheduleOnSharedInvoice(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	tokens := asDelta
+	tokens.MeterID, tokens.Target = dbtest.Meter(t, b.store, b.tenant, "tokens", "token").ID, "mtr_tokens"
+	beside := []billing.Side{{
+		Customer: "cus_1", Subscription: "sub_2", Period: metering.Range{Start: month.Start.AddDate(0, 0, 10), End: month.End.AddDate(0, 0, 15)}, Destinations: []billing.Destination{tokens},
+	}}
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Others: beside})
+	b.use("20")
+	b.reportEach()
+	b.now = over(month)
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: billing.CalendarPeriod(month.End, time.UTC), Others: beside})
+	b.closePeriods()
+	b.invoiced(month, "20")
+	b.reportEach()
+	began := beside[0].Period.Start
+	early := b.bill("in_early", metering.Range{Start: began, End: began.AddDate(0, 0, 10)}, b.line("5", "5"))
+	early.Subscription, early.Renewal = "sub_2", false
+	b.save(b.final(early), b.now)
+	b.reportEach()
+
+	books, err := b.store.Ledger.Books(t.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	require.Len(t, books, 2)
+	require.Empty(t, books[0].Invoices)
+	require.Len(t, books[1].Invoices, 1)
+	require.Len(t, books[1].Beside, 1)
+	require.Equal(t, "20", books[1].Beside[0].Taken.Added.String())
 }
 
 func (b *biller) end(subscription string, last metering.Range) {

@@ -126,9 +126,10 @@ type factReader struct {
 	prices    providerPrices
 	by        billing.ByDimension // dimensions by which usage is read, in addition to those of the prices in facts
 
-	lastNumber   int64 // number of the customer's last report
-	paused       bool  // reporting is paused
-	lastInvoiced int64 // highest sequence of the invoices and ended subscriptions that were read
+	lastNumber   int64               // number of the customer's last report
+	paused       bool                // reporting is paused
+	lastInvoiced int64               // highest sequence of the invoices and ended subscriptions that were read
+	invoiced     []metering.PeriodID // periods that these invoices concern
 }
 
 // books returns the books of the billing schedule, with the usage that was read since the comparison with its invoices.
@@ -160,7 +161,11 @@ func (r *factReader) catalogAndLedger() error {
 	r.readReported(&batch, args)
 	pg.QueueRows(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	pg.QueueRows(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
-	return r.q.SendBatch(r.ctx, &batch).Close()
+	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
+		return err
+	}
+	r.markOmitted()
+	return nil
 }
 
 var selectBillingPeriods = `

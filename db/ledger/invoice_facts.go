@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/usage"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // SQL conditions on an invoice i, its connection k and a billing period p.
@@ -104,11 +105,11 @@ func reported(period, holds string) string {
 // invoicesWithPeriods returns the WITH clause of a statement about a customer's final invoices and
 // ended subscriptions, in the mode of the active connection:
 //   - final: all of these invoices and ended subscriptions.
-//   - touched: the billing periods that each item of final concerns. A period is wanted if it is not complete,
-//     or not reconciled with all of its invoices.
-//   - reached: the wanted periods and, recursively, all periods that share an invoice with a reached period.
-//     The amount billed for a period is known only from all of its invoices together.
-//   - wanted: the invoices and ended subscriptions of the reached periods.
+//   - touched: the periods of all billing schedules that each item of final concerns. A period is wanted if it is
+//     not complete, or not reconciled with all of its invoices.
+//   - reached: the wanted periods and, recursively, all periods of the same schedule that share an invoice with a
+//     reached period. The amount billed for a period is known only from all of its invoices together.
+//   - wanted: the invoices and ended subscriptions of the reached periods, by schedule, with these periods.
 func invoicesWithPeriods(customer string) string {
 	return `
 	with recursive final as (
@@ -131,10 +132,10 @@ func invoicesWithPeriods(customer string) string {
 	  where i.tenant_id = @tenant
 	    and i.customer_id = ` + customer + `),
 	touched as (
-	  select i.connection_id, i.invoice_id, i.ended, p.id as period_id,
+	  select i.connection_id, i.invoice_id, i.ended, p.id as period_id, p.stream,
 	    not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
 	  from final i
-	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.stream = @stream and (
+	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and (
 	    not i.ended and ` + aboutPeriod("p", "p.id") + ` or i.ended and ` + endedInPeriod + `)),
 	reached as (
 	  select period_id
@@ -144,16 +145,18 @@ func invoicesWithPeriods(customer string) string {
 	  select o.period_id
 	  from reached r
 	  join touched t on t.period_id = r.period_id
-	  join touched o on o.connection_id = t.connection_id and o.invoice_id = t.invoice_id and o.ended = t.ended),
+	  join touched o on o.connection_id = t.connection_id and o.invoice_id = t.invoice_id and o.ended = t.ended and o.stream = t.stream),
 	wanted as (
-	  select distinct t.connection_id, t.invoice_id, t.ended
+	  select t.connection_id, t.invoice_id, t.ended, t.stream, array_agg(t.period_id) as periods
 	  from touched t
-	  join reached r on r.period_id = t.period_id)`
+	  join reached r on r.period_id = t.period_id
+	  group by 1, 2, 3, 4)`
 }
 
 // periodsOfInvoices returns the SQL of the IDs of the billing periods that a customer's wanted invoices
-// concern. It includes the periods of invoice lines that Odometer set as amounts. If such a line is created
-// after the end of its period, it is on the next invoice.
+// concern. These include periods of the customer's other schedules, because an invoice may bill usage of several
+// schedules. They also include the periods of invoice lines that Odometer set as amounts. If such
+// a line is created after the end of its period, it is on the next invoice.
 func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
@@ -170,7 +173,7 @@ func periodsOfInvoices(customer string) string {
 
 var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.ended, i.void, i.currency,
-	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
+	  wanted.periods, coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
 	from final i
 	join wanted using (connection_id, invoice_id, ended)
 	left join lateral (
@@ -184,19 +187,21 @@ var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	    and l.meter_id is not null
 	    and not l.proration
 	  group by 1) l on true
+	where wanted.stream = @stream
 	order by i.finalized_at, i.connection_id, i.invoice_id, l.meter_id`
 
 // invoiceLine is the part of an invoice that bills one meter. MeterID is 0 if the invoice bills no meter.
 type invoiceLine struct {
 	sequence int64
 	invoice  billing.Invoice
+	periods  []metering.PeriodID // that the invoice concerns
 	billing.InvoiceLine
 }
 
 func scanInvoiceLine(row pgx.CollectableRow) (l invoiceLine, err error) {
 	in := &l.invoice
 	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Ended, &in.Void, &l.Currency,
-		&l.MeterID, &l.Quantity, &l.Amount, &l.Price, &l.Lines)
+		&l.periods, &l.MeterID, &l.Quantity, &l.Amount, &l.Price, &l.Lines)
 	return l, err
 }
 
@@ -205,9 +210,19 @@ func (r *factReader) addInvoiceLine(l invoiceLine) {
 	all := &r.facts.Invoices
 	if n := len(*all); n == 0 || (*all)[n-1].ID != l.invoice.ID || (*all)[n-1].Connection != l.invoice.Connection {
 		*all = append(*all, l.invoice)
+		r.invoiced = append(r.invoiced, l.periods...)
 	}
 	if last := &(*all)[len(*all)-1]; l.MeterID != 0 {
 		last.Lines = append(last.Lines, l.InvoiceLine)
+	}
+}
+
+// markOmitted marks the complete periods that no invoice among the facts concerns. Further invoices of these periods, and
+// their reports, are not read.
+func (r *factReader) markOmitted() {
+	for n := range r.facts.Stored {
+		p := &r.facts.Stored[n]
+		p.Omitted = p.Complete && !slices.Contains(r.invoiced, p.ID)
 	}
 }
 

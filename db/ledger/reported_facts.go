@@ -56,7 +56,7 @@ func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 // late usage, and the reports about these periods:
 //   - periods that are not complete
 //   - periods in the same subscription period as an open period
-//   - periods of the invoices that are read with the reports (periodsOfInvoices)
+//   - periods of the invoices that the facts of any of the customer's schedules contain (periodsOfInvoices)
 //
 // Statements to the current connection are needed only for reconciliation. Their usage lines are therefore
 // selected only for the periods of invoices. selectSentLines reads the last statements of incomplete periods.

@@ -86,11 +86,7 @@ func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
 // Periods returns the periods of the billing schedule as of Now, oldest first: the stored periods and the missing ones
 // up to Now. The last stored period may end earlier than it is stored.
 func Periods(f Facts) []Period {
-	periods := slices.Clone(f.Stored)
-	if len(periods) > 0 {
-		last := &periods[len(periods)-1]
-		last.End = last.shorten(&f)
-	}
+	periods := f.shortened()
 	for _, r := range missingPeriods(&f, periods) {
 		periods = append(periods, Period{Range: r})
 	}
@@ -100,6 +96,16 @@ func Periods(f Facts) []Period {
 		periods[i].setSubscription(&f)
 		periods[i].setBills(f.Connection)
 		periods[i].markStandalone(&f)
+	}
+	return periods
+}
+
+// shortened returns the stored periods. The last one ends where it is to end as of Now.
+func (f *Facts) shortened() []Period {
+	periods := slices.Clone(f.Stored)
+	if len(periods) > 0 {
+		last := &periods[len(periods)-1]
+		last.End = last.shorten(f)
 	}
 	return periods
 }

@@ -134,6 +134,20 @@ func (s Side) all() []Destination {
 	return all
 }
 
+// SubscribedSince returns the earliest start of the current periods of the customer's subscriptions, or nil if there are
+// no subscriptions.
+func (s *Side) SubscribedSince() (since *time.Time) {
+	if s == nil {
+		return nil
+	}
+	for _, side := range append([]Side{*s}, s.Others...) {
+		if start := side.Period.Start; side.Subscription != "" && (since == nil || start.Before(*since)) {
+			since = &start
+		}
+	}
+	return since
+}
+
 // otherSubscriptions returns the other subscriptions of the customer, or nil if its state at the provider is unknown.
 func otherSubscriptions(s *Side) []Side {
 	if s == nil {
@@ -196,6 +210,7 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 //   - the ends of the periods in which the old schedule reported the meter
 //   - the ends of the periods in which the meter belonged to the new schedule before
 //
+// Each end is the end as of Now, see shorten.
 // So closed or reported usage never changes its schedule, and all usage has a schedule.
 func (g *regrouping) moveTime(meter metering.MeterID, last Feed, next Facts) time.Time {
 	from := last.From
@@ -208,12 +223,12 @@ func (g *regrouping) moveTime(meter metering.MeterID, last Feed, next Facts) tim
 	if starts := g.main.Customer.BillingStartsAt; starts != nil {
 		notBefore(*starts)
 	}
-	for _, p := range g.streams[last.Stream].Stored {
+	for _, p := range g.streams[last.Stream].shortened() {
 		if p.ClosedAt != nil || g.streams[last.Stream].reported(meter, p) {
 			notBefore(p.End)
 		}
 	}
-	for i, p := range next.Stored {
+	for i, p := range next.shortened() {
 		if i == 0 {
 			notBefore(p.Start)
 		}

@@ -435,6 +435,23 @@ func TestMeterLeavesScheduleOfEndedSubscription(t *testing.T) {
 	require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}, billing.Regroup(streams).Feeds, "a receiver of statements is sent one stream")
 }
 
+// TestMeterLeavesScheduleAtEndOfItsShortenedPeriod ends a subscription within its period. Its schedule's period then ends
+// with the calendar month, and the meter that it reported moves at that instant. Otherwise, no schedule could bill the
+// usage from there to the end of the former period.
+func TestMeterLeavesScheduleAtEndOfItsShortenedPeriod(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	streams := twoStreams(metering.Range{Start: day(10), End: day(50)}, day(20), billing.Feed{MeterID: 2, Stream: 1, From: day(10)})
+	streams[0].Side.Others, streams[0].Side.Destinations[1] = nil, billing.Destination{MeterID: 2, Target: "mtr_2"}
+	streams[1] = streams[0].OfStream(1)
+	streams[1].Stored = []billing.Period{{ID: 2, Range: metering.Range{Start: day(10), End: day(50)}}}
+	reported := counted(streams[1].Stored[0].Range, "5")
+	reported.MeterID = 2
+	streams[1].Reported = []billing.Reported{reported}
+	require.Equal(t, billing.Regrouped{Feeds: []billing.Feed{{MeterID: 2, Stream: 0, From: day(32)}}}, billing.Regroup(streams))
+	require.Equal(t, day(32), billing.Periods(streams[1])[0].End)
+}
+
 // The late usage of a billing schedule is stated, even if no meter feeds the schedule any more.
 func TestLateUsageOfScheduleWithoutMetersIsStated(t *testing.T) {
 	t.Parallel()

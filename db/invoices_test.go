@@ -218,6 +218,26 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 	require.Empty(t, b.invoices(), "of another mode")
 }
 
+// TestInvoiceReadAsDraftCanBecomeLastOfItsPeriod reads an invoice as a draft first. Only the final invoice shows that it
+// is the last one of its period: a standalone invoice is, and the latest invoice of a canceled subscription.
+func TestInvoiceReadAsDraftCanBecomeLastOfItsPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("5")
+	b.reportEach()
+	in := b.bill("in_1", month, b.line("5", "500"))
+	in.Renewal = false
+	b.save(in, b.now)
+	b.now = over(month)
+	in = b.final(in)
+	in.Renewal = true
+	b.save(in, b.now)
+	require.True(t, b.facts().Stored[0].Subscription.Invoiced)
+	in.Total, in.Renewal = metering.Whole(1), false // by now, the canceled subscription has a later invoice
+	b.save(in, b.now.Add(time.Second))
+	require.True(t, b.facts().Stored[0].Subscription.Invoiced)
+}
+
 func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)

@@ -131,7 +131,7 @@ func (w *invoiceWriter) write() error {
 		    where m.tenant_id = @tenant
 		      and m.usage_scale > 0) end, @created, @finalized, @read_at
 		on conflict (tenant_id, connection_id, invoice_id) do update
-		set status = excluded.status, void = excluded.void, total = excluded.total, version = excluded.version, decimals = coalesce(i.decimals, excluded.decimals),
+		set renewal = i.renewal or excluded.renewal, status = excluded.status, void = excluded.void, total = excluded.total, version = excluded.version, decimals = coalesce(i.decimals, excluded.decimals),
 		  finalized_at = excluded.finalized_at, read_at = excluded.read_at, sequence = excluded.sequence`, pgx.NamedArgs{
 		"tenant": w.tenant, "customer": w.customer, "connection": w.Connection, "invoice": w.ID, "at_provider": w.Invoice.Customer, "subscription": w.Subscription,
 		"start": w.Period.Start, "end": w.Period.End, "renewal": w.Renewal, "status": w.Status, "void": w.Void, "reason": w.Reason,

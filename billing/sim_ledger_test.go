@@ -247,14 +247,19 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 
 // isRead returns whether the facts contain a line of a report. They contain late usage, and the periods of the invoices
 // in read. They also contain all other lines of incomplete periods, except the lines of statements to the current
-// connection. Quantities and charges of a complete period are read if their window begins in the subscription period of
-// an open period of any billing schedule, or later.
+// connection. Quantities and charges of a complete period are read if their window ends after the start of a current
+// subscription period, or of the subscription period of an open period of any billing schedule.
 func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing.Line) bool {
 	invoiced, complete := l.invoiced(read), make(map[int64]bool)
 	for _, p := range l.periods {
 		complete[p.Start.UnixMicro()] = p.Complete
 	}
 	var open []time.Time
+	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
+		if since := l.side.SubscribedSince(); since != nil {
+			open = append(open, *since)
+		}
+	}
 	for _, p := range l.allPeriods() {
 		if p.ClosedAt == nil && p.Subscription.ID != "" {
 			open = append(open, p.Subscription.Start)
@@ -270,7 +275,7 @@ func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing
 		case !complete[at]:
 			return true
 		}
-		return slices.ContainsFunc(open, func(start time.Time) bool { return !r.Window.Start.Before(start) })
+		return slices.ContainsFunc(open, func(start time.Time) bool { return r.Window.End.After(start) })
 	}
 }
 

@@ -491,6 +491,31 @@ func TestReportTimedInNextSubscriptionIsNotReportedAgain(t *testing.T) {
 	}
 }
 
+// TestReportOfRelinkedSubscriptionIsAddedToItsTotal links a customer to its subscription again after the next period was
+// stored without one. The report in the first period belongs to the same invoice, so the provider's total includes it.
+func TestReportOfRelinkedSubscriptionIsAddedToItsTotal(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asLast)
+	b.use("1")
+	require.Equal(t, []string{"meter_last 1"}, b.reportEach())
+	b.now = b.now.Add(time.Hour)
+	period := metering.Range{Start: b.now, End: month.End.AddDate(0, 0, 15)}
+	b.link("sub_2", period, asLast)
+	b.use("7")
+	require.Equal(t, []string{"meter_last 7"}, b.reportEach())
+	b.exec(`update customers set billing_provider_id = null where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	b.now = over(month)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.plan(anew)
+	require.Len(t, b.facts().Stored, 2)
+	b.exec(`update billing_periods set complete = true where tenant_id = $1 and customer_id = $2 and closed_at is not null`, b.tenant, b.customer.ID)
+	b.link("sub_2", period, asLast)
+	b.use("3")
+	require.Equal(t, []string{"meter_last 10"}, b.reportEach())
+}
+
 // TestReportIsBilledBySubscriptionActiveAtItsTime checks which subscription bills a report. The reported
 // subscription bills the report if a pass has read that this subscription continues beside the next one. If the
 // reported subscription had ended, another subscription bills the report: the one that was active at the report's time

@@ -103,9 +103,9 @@ func newStreamReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant
 }
 
 // args returns the arguments of statements about the schedule. @connection is 0 if the tenant has no billing
-// connection.
+// connection. @subscribed is the earliest start of the customer's current subscription periods, or null.
 func (r *factReader) args() pgx.NamedArgs {
-	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": r.facts.Stream}
+	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": r.facts.Stream, "subscribed": r.base.Side.SubscribedSince()}
 	if r.facts.Connection != nil {
 		args["connection"] = r.facts.Connection.ID
 	}

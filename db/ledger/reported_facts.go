@@ -16,7 +16,7 @@ import (
 func addReported(ctx context.Context, q pg.Querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
 	var customers []int64
 	byCustomer := make(map[int64]*billing.Facts)
-	args := pgx.NamedArgs{"tenant": tenant, "connection": 0, "stream": stream}
+	args := pgx.NamedArgs{"tenant": tenant, "connection": 0, "stream": stream, "subscribed": nil}
 	for _, f := range all {
 		if !billing.EndsByReports(*f) {
 			continue
@@ -55,7 +55,10 @@ func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 // reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects reports of
 // late usage, and the reports about these periods:
 //   - periods that are not complete
-//   - periods in the same subscription period as an open period
+//   - windows that end after the start of a current subscription period (@subscribed), or of an open period's
+//     subscription period. A window may begin before that start, if its first report was made before Odometer knew of
+//     the subscription. Open periods may lack a current subscription, if the customer was not linked to it when they
+//     were stored.
 //   - periods of the invoices that the facts of any of the customer's schedules contain (periodsOfInvoices)
 //
 // Statements to the current connection are needed only for reconciliation. Their usage lines are therefore
@@ -73,12 +76,12 @@ func reportedOf(customer string) string {
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
 	    and d.customer_id = ` + customer + `
-	    and (s.late or not p.complete or s.window_start >= (
+	    and (s.late or not p.complete or s.window_end > least(@subscribed, (
 	      select min(o.subscription_start)
 	      from billing_periods o
 	      where o.tenant_id = @tenant
 	        and o.customer_id = ` + customer + `
-	        and o.closed_at is null) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
+	        and o.closed_at is null)) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
 	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, r.subscription, r.subscription_start, l.meter_id, l.quantity, l.amount, l.currency,

@@ -154,12 +154,8 @@ func (b *Books) outcome(o Open) State {
 }
 
 // reconcile compares the closed lines of a period with the invoices. It sets and returns the result of a line only if
-// the invoices differ from those of the previous result (see sameInvoices). A period with invoices that are not among the
-// facts is not compared: an invoice of another period would seem to be its only one.
+// the invoices differ from those of the previous result (see sameInvoices).
 func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
-	if p.Omitted {
-		return nil
-	}
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		r, known := b.reconciliation(*p, l, invoices)
@@ -180,10 +176,11 @@ func (r Reconciliation) sameInvoices(previous *Reconciliation) bool {
 // reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
 //   - The tenant has no connection, or no provider bills the line in the connection's mode.
 //   - The rest of the line is billed with its own period.
+//   - The facts lack invoices or reports of the period. Those that they contain would seem to be all.
 //   - reconciledAmount or reconciledUnits cannot compare the line yet.
 func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	switch {
-	case b.Connection == nil, !b.bills(l), l.phase == phaseReported, l.phase == phaseWaiting:
+	case b.Connection == nil, p.Omitted, !b.bills(l), l.phase == phaseReported, l.phase == phaseWaiting:
 		return r, false
 	case l.inAmounts():
 		return b.reconciledAmount(p, l, invoices)

@@ -223,8 +223,8 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		f.Invoices = append(f.Invoices, i.Invoice)
 	}
 	f.Stored = slices.Clone(f.Stored)
-	for n, p := range f.Stored {
-		f.Stored[n].Omitted = p.Complete && !slices.ContainsFunc(own, func(i storedInvoice) bool { return l.concerns(i, p) })
+	for n, invoiced := 0, l.invoiced(own); n < len(f.Stored); n++ {
+		f.Stored[n].Omitted = f.Stored[n].Complete && !invoiced[f.Stored[n].Start.UnixMicro()]
 	}
 	read := l.invoicesOfStreams()
 	f.Reported = l.reported(read)

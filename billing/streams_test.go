@@ -437,7 +437,7 @@ func TestMeterLeavesScheduleOfEndedSubscription(t *testing.T) {
 
 // TestMeterLeavesScheduleAtEndOfItsShortenedPeriod ends a subscription within its period. Its schedule's period then ends
 // with the calendar month, and the meter that it reported moves at that instant. Otherwise, no schedule could bill the
-// usage from there to the end of the former period.
+// usage from there to the stored end of the period.
 func TestMeterLeavesScheduleAtEndOfItsShortenedPeriod(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }

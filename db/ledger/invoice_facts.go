@@ -110,6 +110,8 @@ func reported(period, holds string) string {
 //   - reached: the wanted periods and, recursively, all periods of the same schedule that share an invoice with a
 //     reached period. The amount billed for a period is known only from all of its invoices together.
 //   - wanted: the invoices and ended subscriptions of the reached periods, by schedule, with these periods.
+//   - charged: the periods of the lines of wanted invoices that Odometer set as amounts. A line that is created after the
+//     end of its period is on the next invoice.
 func invoicesWithPeriods(customer string) string {
 	return `
 	with recursive final as (
@@ -150,30 +152,32 @@ func invoicesWithPeriods(customer string) string {
 	  select t.connection_id, t.invoice_id, t.ended, t.stream, array_agg(t.period_id) as periods
 	  from touched t
 	  join reached r on r.period_id = t.period_id
-	  group by 1, 2, 3, 4)`
+	  group by 1, 2, 3, 4),
+	charged as (
+	  select i.connection_id, i.invoice_id, s.period_id
+	  from final i
+	  join wanted using (connection_id, invoice_id, ended)
+	  join billing_invoice_lines l on l.tenant_id = i.tenant_id and l.connection_id = i.connection_id and l.invoice_id = i.invoice_id and l.version = i.version
+	  join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id and r.customer_id = ` + customer + `
+	  join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and not s.late)`
 }
 
-// periodsOfInvoices returns the SQL of the IDs of the billing periods that a customer's wanted invoices
-// concern. These include periods of the customer's other schedules, because an invoice may bill usage of several
-// schedules. They also include the periods of invoice lines that Odometer set as amounts. If such
-// a line is created after the end of its period, it is on the next invoice.
+// periodsOfInvoices returns the SQL of the IDs of the billing periods that a customer's wanted invoices concern or charge.
+// These include periods of the customer's other schedules, because an invoice may bill usage of several schedules.
 func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
 	from touched t
 	join wanted using (connection_id, invoice_id, ended)
 	union
-	select s.period_id
-	from final i
-	join wanted using (connection_id, invoice_id, ended)
-	join billing_invoice_lines l on l.tenant_id = i.tenant_id and l.connection_id = i.connection_id and l.invoice_id = i.invoice_id and l.version = i.version
-	join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id and r.customer_id = ` + customer + `
-	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and not s.late`
+	select period_id
+	from charged`
 }
 
 var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.ended, i.void, i.currency,
-	  wanted.periods, coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
+	  wanted.periods || array(select c.period_id from charged c where c.connection_id = i.connection_id and c.invoice_id = i.invoice_id and not i.ended),
+	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
 	from final i
 	join wanted using (connection_id, invoice_id, ended)
 	left join lateral (

@@ -267,7 +267,7 @@ func (s *subscriber) hear(invoice string) {
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
 	require.NoError(s, err)
 	kept, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Connection: active.ID, EventID: "evt_" + invoice, Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: s.atStripe, MadeAt: s.fake.Now(),
+		Connection: active.ID, EventID: "evt_" + uuid.NewString(), Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: s.atStripe, MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"testing"
@@ -125,6 +126,40 @@ func TestSecondSubscriptionHasItsOwnBillingSchedule(t *testing.T) {
 	s.requireReconciled("seats", "7 of 7 are invoiced: agreed")
 	s.requireReconciled("delta", "3 of 3 are invoiced: agreed")
 	s.requireAgreement()
+}
+
+// TestSchedulesWithoutSubscriptionHaveTheirOwnStandaloneInvoices ends both subscriptions of a customer that is billed in
+// amounts. Both billing schedules then have the same calendar months, each with its own usage.
+func TestSchedulesWithoutSubscriptionHaveTheirOwnStandaloneInvoices(t *testing.T) {
+	t.Parallel()
+	s, second := newBeside(t)
+	s.charge()
+	s.ingest("delta", "3")
+	s.ingest("seats", "500")
+	s.report()
+	for _, subscription := range []string{"sub_1", "sub_2"} {
+		s.happens(http.MethodDelete, "/v1/subscriptions/"+subscription, "")
+	}
+	month := billing.CalendarPeriod(second.End.AddDate(0, 1, 0), time.UTC)
+	s.fake.Advance(month.Start.Add(time.Hour).Sub(s.fake.Now()))
+	s.report()
+	s.ingest("delta", "2")
+	s.usedAt(second.Start.AddDate(0, 0, 6), "seats", "700") // late
+	s.fake.Advance(month.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+	for range 3 {
+		s.read()
+		s.closePeriods(nil)
+		s.quiesce(nil)
+		s.hearAll(0)
+	}
+	var totals []string
+	for _, in := range s.fake.State().Accounts[0].Invoices {
+		if in.Reason == "manual" {
+			require.Equal(t, "open", in.Status)
+			totals = append(totals, in.Total.String())
+		}
+	}
+	require.ElementsMatch(t, []string{"2000000", "700"}, totals)
 }
 
 // windows returns the hourly windows with usage of a meter in the first period.

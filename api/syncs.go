@@ -33,7 +33,7 @@ type syncLine struct {
 	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, 'sequence' of the statement"`
 	State        billing.State     `json:"state" doc:"State of the report"`
 	Method       string            `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with 'bills' set to 'amounts'. Otherwise absent" example:"meter_delta"`
-	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
+	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period, and own_invoice/N one for a period of the further billing schedule N" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the billing period, its part within the subscription period, or a window of the provider
 	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in 'window', rounded for the provider. Units reported to other connections, provider customers, subscription items, methods or subscription periods are deducted"`
 	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: 'quantity', or the increase of 'quantity' since the previous report. For a charge, an amount"`

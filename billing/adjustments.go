@@ -33,7 +33,7 @@ func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []
 // lateCalculations returns the calculations of the lines that adjustments returns.
 func (b *Books) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	into, _ := openPeriod(periods)
-	if i := slices.IndexFunc(periods, func(p Period) bool { return p.IsStandalone() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
+	if i := slices.IndexFunc(periods, func(p Period) bool { return p.IsStandalone() && p.Range == target.Window }); i >= 0 && target.Target == b.ownInvoice() {
 		into = periods[i]
 	}
 	if into.Range != target.Window {
@@ -193,7 +193,7 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 	if b.subscribed() && !b.Side.Ended {
 		return at, true
 	}
-	at.Target = OwnInvoice
+	at.Target = b.ownInvoice()
 	return at, b.billsLateOnStandalone(periods, target)
 }
 
@@ -287,14 +287,14 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 }
 
 // excludedIn returns ExcludedLateCurrency if the invoice's currency differs from the amount's, else "". The invoice is
-// the period's standalone invoice if target is OwnInvoice, else the subscription's next invoice. If its currency is
+// the period's standalone invoice if target is ownInvoice, else the subscription's next invoice. If its currency is
 // unknown, excludedIn returns "".
 func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode {
 	if b.Side == nil {
 		return ""
 	}
 	in := b.Side.Currency
-	if target == OwnInvoice {
+	if target == b.ownInvoice() {
 		in = b.standaloneCurrency(period)
 	}
 	if in == "" || in == currency {
@@ -341,12 +341,12 @@ func (b *Books) pendingAdjustments() []calculation {
 		if b.subscribed() {
 			target.Customer, target.Target = b.Side.Customer, b.Side.Subscription
 		} else if open.IsStandalone() && b.Side != nil {
-			target.Customer, target.Target = b.Side.Customer, OwnInvoice
+			target.Customer, target.Target = b.Side.Customer, b.ownInvoice()
 		}
 	}
 	own, _, takes := b.lateStandalone(periods)
 	return slices.DeleteFunc(b.lateCalculations(periods, target, nil), func(c calculation) bool {
-		return takes && c.late.closed.Start.Before(own.Start) && b.excludedIn(c.currency, OwnInvoice, own) == ""
+		return takes && c.late.closed.Start.Before(own.Start) && b.excludedIn(c.currency, b.ownInvoice(), own) == ""
 	})
 }
 
@@ -357,7 +357,7 @@ func (b *Books) lateStandalone(periods []Period) (own Period, at Series, takes b
 		return own, at, false
 	}
 	for _, own := range periods {
-		if at, takes := b.lateTarget(periods, own); takes && at.Target == OwnInvoice {
+		if at, takes := b.lateTarget(periods, own); takes && at.Target == b.ownInvoice() {
 			return own, at, true
 		}
 	}
@@ -369,7 +369,7 @@ func (b *Books) lateStandalone(periods []Period) (own Period, at Series, takes b
 func (b *Books) excludedLate(currency string, open Period) ExclusionCode {
 	target := ""
 	if open.IsStandalone() && !b.subscribed() {
-		target = OwnInvoice
+		target = b.ownInvoice()
 	}
 	return b.excludedIn(currency, target, open)
 }
@@ -394,7 +394,7 @@ func (b *Books) billedAdjustments(period Period) (all []Adjustment) {
 	own, at, takes := b.lateStandalone(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
-		return asAdjustments(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, OwnInvoice, own) })
+		return asAdjustments(b.lateCalculations(periods, at, nil), func(currency string) ExclusionCode { return b.excludedIn(currency, b.ownInvoice(), own) })
 	case period.ClosedAt != nil:
 		return b.reportedAdjustments(period)
 	case found && open.Start.Equal(period.Start):

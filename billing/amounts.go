@@ -65,11 +65,11 @@ func (p *planner) pendingLines(period Period) (n int) {
 	return n
 }
 
-// target returns the target of the position's invoice line: OwnInvoice if the period has a standalone invoice, else the
+// target returns the target of the position's invoice line: ownInvoice if the period has a standalone invoice, else the
 // customer's subscription.
 func (m *position) target() string {
 	if m.period.IsStandalone() {
-		return OwnInvoice
+		return m.ownInvoice()
 	}
 	return m.Side.Subscription
 }

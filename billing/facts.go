@@ -156,7 +156,7 @@ type Destination struct {
 
 // Subscription is the period of a provider's subscription in which a billing period lies.
 type Subscription struct {
-	ID string // subscription ID, or OwnInvoice; "": none
+	ID string // subscription ID, or that of OwnInvoiceOf; "": none
 	metering.Range
 	Connection metering.ConnectionID              // connection of the subscription; 0: not recorded
 	Trial      bool                               // the period is a trial: the provider charges nothing for it

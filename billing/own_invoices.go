@@ -2,6 +2,8 @@ package billing
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -11,12 +13,29 @@ import (
 // therefore creates a standalone invoice for each of the customer's periods. After a period is closed, Odometer puts
 // the period's lines, and late usage of earlier periods, on a draft. Odometer then finalizes the draft.
 
-// OwnInvoice is the subscription ID of a period that is billed with a standalone invoice, and the target of the
-// invoice's lines.
+// OwnInvoice is the subscription ID of a period of billing schedule 0 that is billed with a standalone invoice.
 const OwnInvoice = "own_invoice"
 
+// OwnInvoiceOf returns the subscription ID of a billing schedule's periods that are billed with a standalone invoice, and
+// the target of the invoice's lines. Periods of several schedules can begin at the same instant. Each of them has an
+// invoice of its own.
+func OwnInvoiceOf(stream int) string {
+	if stream == 0 {
+		return OwnInvoice
+	}
+	return OwnInvoice + "/" + strconv.Itoa(stream)
+}
+
+// IsOwnInvoice reports whether OwnInvoiceOf has returned the subscription ID.
+func IsOwnInvoice(subscription string) bool {
+	return subscription == OwnInvoice || strings.HasPrefix(subscription, OwnInvoice+"/")
+}
+
 // IsStandalone reports whether a standalone invoice bills the period.
-func (p Period) IsStandalone() bool { return p.Subscription.ID == OwnInvoice }
+func (p Period) IsStandalone() bool { return IsOwnInvoice(p.Subscription.ID) }
+
+// ownInvoice returns the target of the lines of the billing schedule's standalone invoices.
+func (f *Facts) ownInvoice() string { return OwnInvoiceOf(f.Stream) }
 
 // markStandalone marks an open period for a standalone invoice if the period is billed in amounts, the customer has no
 // subscription at the provider, and a meter can be charged. The period keeps its standalone invoice unless a
@@ -27,7 +46,7 @@ func (p *Period) markStandalone(f *Facts) {
 	}
 	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, Destination.takes)
 	if begins || p.IsStandalone() { // after a restore, the invoice of an open period may already be final
-		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.IsStandalone() && p.Subscription.Invoiced}
+		p.Subscription = Subscription{ID: f.ownInvoice(), Range: p.Range, Connection: f.Connection.ID, Invoiced: p.IsStandalone() && p.Subscription.Invoiced}
 	}
 }
 
@@ -62,7 +81,7 @@ func (f *Facts) isOnStandalone(s Series, p Period) bool {
 // isStandaloneLine reports whether the series is a line of the period's standalone invoice, under any ID of the
 // customer at the provider.
 func (f *Facts) isStandaloneLine(s Series, p Period) bool {
-	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
+	return s.Kind == ChargeReport && s.Target == f.ownInvoice() && f.here(s) && s.Window.Start.Equal(p.Start)
 }
 
 // hasLines reports whether a series that matches the predicate may have a line with an amount other than 0.
@@ -80,7 +99,7 @@ func (b *Books) isToInvoice(p Period) bool {
 	}
 	at, takes := b.lateTarget(b.Stored, p)
 	return b.isCharged(p) || takes && slices.ContainsFunc(b.adjustments(b.Stored, at, nil), func(l Line) bool {
-		return !l.Amount.IsZero() && b.excludedIn(l.Currency, OwnInvoice, p) == ""
+		return !l.Amount.IsZero() && b.excludedIn(l.Currency, b.ownInvoice(), p) == ""
 	})
 }
 
@@ -88,7 +107,7 @@ func (b *Books) isToInvoice(p Period) bool {
 // one.
 func (b *Books) isCharged(p Period) bool {
 	return b.finalizes(p) || b.hasLines(p, b.isStandaloneLine) || containsAny(p.Closed, func(l *ClosedLine) bool {
-		return l.phase.isOpen() && l.phase != phaseCarried && l.Charge.Cmp(l.billedTotals.amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
+		return l.phase.isOpen() && l.phase != phaseCarried && l.Charge.Cmp(l.billedTotals.amount) > 0 && b.excludedIn(l.Currency, b.ownInvoice(), p) == ""
 	})
 }
 
@@ -118,7 +137,7 @@ func (b *Books) standaloneCurrency(p Period) string {
 		}
 	}
 	if len(charged) == 0 {
-		at := Series{Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: OwnInvoice, Window: p.Range}
+		at := Series{Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: b.ownInvoice(), Window: p.Range}
 		for _, l := range b.adjustments(Periods(b.Facts), at, nil) {
 			if !l.Amount.IsZero() {
 				charged = append(charged, l.Currency)
@@ -151,7 +170,7 @@ func (p *planner) planFinalization(period Period) {
 	default:
 		p.plan.Reports = append(p.plan.Reports, Report{
 			Series: Series{
-				Kind: ActionReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: OwnInvoice + "/" + period.Start.UTC().Format(time.RFC3339Nano),
+				Kind: ActionReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: p.ownInvoice() + "/" + period.Start.UTC().Format(time.RFC3339Nano),
 				Counting: Replaces, Period: period.Start, Window: period.Range,
 			},
 			Of: period.Range, Deadline: period.Deadline(p.Settings.Grace),

@@ -127,7 +127,7 @@ create table billing_periods (
   ends_at            timestamptz not null check (starts_at < ends_at),
   -- The subscription's period that it lies in. Quantities are reported with a
   -- time that lies in both periods.
-  subscription       text not null default '', -- '': none; 'own_invoice': none, Odometer creates the period's invoice
+  subscription       text not null default '', -- '': none; 'own_invoice', or 'own_invoice/N' in schedule N: none, Odometer creates the period's invoice
   subscription_start timestamptz,
   subscription_end   timestamptz,
   subscription_connection bigint, -- connection of the subscription
@@ -263,7 +263,8 @@ create table billing_series (
   kind           text not null check (kind in ('statement', 'quantity', 'charge', 'invoice_action')),
   -- The object at the provider that receives the reports, such as a meter or a
   -- subscription. For an invoice action it is the invoice. own_invoice is the
-  -- invoice that Odometer creates for the period.
+  -- invoice that Odometer creates for a period of schedule 0, and own_invoice/N
+  -- the one for a period of schedule N.
   target         text not null default '',
   method         text not null default '', -- the provider's name for the way in which a quantity is reported
   counting       text not null check (counting in ('replaces', 'adds', 'latest')),
@@ -478,7 +479,7 @@ create table billing_invoices (
   invoice_id       text not null,
   customer_id      bigint not null,
   provider_customer text not null, -- customer at the provider
-  subscription     text not null, -- '': none; own_invoice: Odometer created the invoice for a period
+  subscription     text not null, -- '': none; own_invoice, or own_invoice/N in schedule N: Odometer created the invoice for a period
   period_start     timestamptz not null, -- of the period that ended with it
   period_end       timestamptz not null,
   -- The last invoice of the period: a renewal, the last invoice of a canceled

@@ -293,7 +293,7 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true, w.facts.Stream)
 	}
 	for _, r := range plan.Reports {
-		if r.Target == billing.OwnInvoice && !r.Late { // reports usage of a closed period
+		if r.Target == billing.OwnInvoiceOf(w.facts.Stream) && !r.Late { // reports usage of a closed period
 			w.batch.Queue(totals+ofMeter, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
 		}
 	}

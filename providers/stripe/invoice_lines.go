@@ -52,7 +52,7 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 // invoice of its period, and is treated as the last one when it is final.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
 	switch {
-	case in.SubscriptionID == billing.OwnInvoice:
+	case billing.IsOwnInvoice(in.SubscriptionID):
 		return !in.FinalizedAt.IsZero(), nil
 	case in.BillingReason == renewal, in.SubscriptionID == "":
 		return in.BillingReason == renewal, nil

@@ -3,6 +3,7 @@ package stripe
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 type Invoice struct {
 	ID             string
 	CustomerID     string
-	SubscriptionID string // "": no subscription; billing.OwnInvoice: a standalone invoice of Odometer
+	SubscriptionID string // "": no subscription; billing.OwnInvoiceOf: a standalone invoice of Odometer
 	Status         string // draft, open, paid, uncollectible or void
 	Void           bool   // no payment is due, because the invoice was voided or credited in full
 	BillingReason  string // subscription_cycle: created at the end of a period
@@ -123,11 +124,12 @@ func (l invoiceLine) id() string { return l.ID }
 
 func (in invoice) id() string { return in.ID }
 
-// subscription returns the id of the invoice's subscription, or billing.OwnInvoice for a standalone invoice
-// that Odometer has created for a period.
+// subscription returns the id of the invoice's subscription, or that of billing.OwnInvoiceOf for a standalone
+// invoice that Odometer has created for a period.
 func (in invoice) subscription() string {
 	if _, ours := in.ours(); ours {
-		return billing.OwnInvoice
+		schedule, _ := strconv.Atoi(in.Metadata[ownScheduleKey]) // 0 on error: the field is missing
+		return billing.OwnInvoiceOf(schedule)
 	}
 	return in.subscriptionAtStripe()
 }

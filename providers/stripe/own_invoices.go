@@ -20,11 +20,13 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Metadata fields of a standalone invoice: its name, and the period that it bills.
+// Metadata fields of a standalone invoice: its name, and the period that it bills. ownScheduleKey is the number of the
+// period's billing schedule, if that is not 0.
 const (
-	ownKey      = "odometer_invoice"
-	ownStartKey = "odometer_start"
-	ownEndKey   = "odometer_end"
+	ownKey         = "odometer_invoice"
+	ownStartKey    = "odometer_start"
+	ownEndKey      = "odometer_end"
+	ownScheduleKey = "odometer_schedule"
 )
 
 // OwnInvoice is a standalone invoice that Odometer creates for a period of a customer without a
@@ -33,6 +35,7 @@ type OwnInvoice struct {
 	Name             string     `json:"name"` // identifies the invoice
 	Customer         string     `json:"customer"`
 	Period           chargedFor `json:"period"`
+	Schedule         int        `json:"schedule,omitempty"`          // number of the billing schedule
 	CollectionMethod string     `json:"collection_method,omitempty"` // "": charge_automatically
 	DaysUntilDue     int64      `json:"days_until_due,omitempty"`    // only with send_invoice
 	Currency         string     `json:"-"`                           // ISO 4217
@@ -45,9 +48,9 @@ var errOwnFinal = errors.New("the period's invoice is no longer a draft")
 // ownOf returns the standalone invoice of the message's period. The message sets a line of the invoice or finalizes the
 // invoice.
 func ownOf(m billing.Message) *OwnInvoice {
-	name := fmt.Appendf(nil, "invoice/%d/%d/%d/%d", m.TenantID, m.CustomerID, m.Connection, m.Window.Start.UnixMicro())
+	name := fmt.Appendf(nil, "invoice/%d/%d/%d/%d/%d", m.TenantID, m.CustomerID, m.Connection, m.Stream, m.Window.Start.UnixMicro())
 	own := &OwnInvoice{
-		Name: uuid.NewSHA1(uuid.NameSpaceOID, name).String(), Customer: m.Customer, Period: chargedFor{m.Window.Start, m.Window.End},
+		Name: uuid.NewSHA1(uuid.NameSpaceOID, name).String(), Customer: m.Customer, Period: chargedFor{m.Window.Start, m.Window.End}, Schedule: m.Stream,
 		CollectionMethod: m.Destination.Address[collectionKey],
 	}
 	own.DaysUntilDue, _ = strconv.ParseInt(m.Destination.Address[daysKey], 10, 64) // 0 on error: none
@@ -92,6 +95,9 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 		Metadata: map[string]string{
 			ownKey: own.Name, ownStartKey: own.Period.Start.UTC().Format(time.RFC3339Nano), ownEndKey: own.Period.End.UTC().Format(time.RFC3339Nano),
 		},
+	}
+	if own.Schedule > 0 {
+		params.Metadata[ownScheduleKey] = strconv.Itoa(own.Schedule)
 	}
 	if own.CollectionMethod != "" {
 		params.CollectionMethod = &own.CollectionMethod

@@ -231,7 +231,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 		if at := m.Destination.Address; m.Method == PendingItem {
 			c.Method, c.Line, c.Product, c.TaxBehavior, c.TaxCode = PendingItem, lineNamed(m), at[productKey], at[taxBehaviorKey], at[taxCodeKey]
 		}
-		if m.Target == billing.OwnInvoice {
+		if m.Target == billing.OwnInvoiceOf(m.Stream) {
 			c.Own = ownOf(m)
 		}
 	} else {

@@ -16,7 +16,7 @@ type Period struct {
 	Stream       int        // number of the billing schedule
 	ClosedAt     *time.Time // nil: usage still changes the period
 	Complete     bool       // closed, without reports to send or resolve and without an invoice to wait for
-	Omitted      bool       // complete, and the facts lack invoices and reports of the period
+	Omitted      bool       // the facts lack invoices or reports of the period, so it cannot be compared
 	Closed       []ClosedLine
 	Subscription Subscription
 	Bills        metering.Bills // form of usage on the provider's invoices; "": undecided, or no invoices
@@ -84,7 +84,7 @@ func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
 }
 
 // Periods returns the periods of the billing schedule as of Now, oldest first: the stored periods and the missing ones
-// up to Now. The last stored period may end earlier than it is stored.
+// up to Now. The last stored period may end earlier than stored.
 func Periods(f Facts) []Period {
 	periods := f.shortened()
 	for _, r := range missingPeriods(&f, periods) {
@@ -100,7 +100,7 @@ func Periods(f Facts) []Period {
 	return periods
 }
 
-// shortened returns the stored periods. The last one ends where it is to end as of Now.
+// shortened returns the stored periods, the last one with its end as of Now (see shorten).
 func (f *Facts) shortened() []Period {
 	periods := slices.Clone(f.Stored)
 	if len(periods) > 0 {
@@ -154,18 +154,7 @@ func PriceStart(schedules []Facts, meter metering.MeterID) time.Time {
 	return nextStart(schedules, PeriodOfMeter(schedules, meter, schedules[0].Now))
 }
 
-// PlanStart returns the time from which a plan assignment applies by default, so that each billing schedule of the
-// customer is charged at the plan's prices from its next period on.
-func PlanStart(schedules []Facts) time.Time {
-	earliest := nextStart(schedules, CurrentPeriod(schedules[0]))
-	for _, feed := range schedules[0].Feeds {
-		if start := PriceStart(schedules, feed.MeterID); start.Before(earliest) {
-			earliest = start
-		}
-	}
-	return earliest
-}
-
+// nextStart returns the end of the current period or, if the customer was created in that period, its start.
 func nextStart(schedules []Facts, current metering.Range) time.Time {
 	if current.Contains(schedules[0].Customer.CreatedAt) {
 		return current.Start
@@ -173,6 +162,7 @@ func nextStart(schedules []Facts, current metering.Range) time.Time {
 	return current.End
 }
 
+// subscribed reports whether a subscription determines the periods of the billing schedule.
 func (f *Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
 
 // current returns the subscription's current period. It is empty without a subscription.
@@ -183,9 +173,9 @@ func (f *Facts) current() metering.Range {
 	return f.Side.Period
 }
 
-// setSubscription records the customer's subscription and its prices in an open period. If the period does not overlap
-// the subscription's current period, it only adds missing prices, and only if the period already records the
-// subscription.
+// setSubscription records the customer's subscription and its prices in an open period. For a period that does not
+// overlap the subscription's current period, setSubscription only adds missing prices, and only if the period already
+// records the subscription.
 func (p *Period) setSubscription(f *Facts) {
 	if p.ClosedAt != nil || !f.subscribed() {
 		return
@@ -355,6 +345,7 @@ func (p Period) shorten(f *Facts) time.Time {
 	return border
 }
 
+// border returns the end that shorten considers for the period. reported reports whether the period was reported.
 func (p Period) border(f *Facts, reported bool) time.Time {
 	current := f.current()
 	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)

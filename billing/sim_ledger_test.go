@@ -224,7 +224,8 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	}
 	f.Stored = slices.Clone(f.Stored)
 	for n, invoiced := 0, l.invoiced(own); n < len(f.Stored); n++ {
-		f.Stored[n].Omitted = f.Stored[n].Complete && !invoiced[f.Stored[n].Start.UnixMicro()]
+		partly := f.Stored[n].Complete || f.Connection != nil && f.Connection.Statements
+		f.Stored[n].Omitted = partly && !invoiced[f.Stored[n].Start.UnixMicro()]
 	}
 	read := l.invoicesOfStreams()
 	f.Reported = l.reported(read)
@@ -245,10 +246,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	return f
 }
 
-// isRead returns whether the facts contain a line of a report. They contain late usage, and the periods of the invoices
-// in read. They also contain all other lines of incomplete periods, except the lines of statements to the current
-// connection. Quantities and charges of a complete period are read if their window ends after the start of a current
-// subscription period, or of the subscription period of an open period of any billing schedule.
+// isRead returns a function that reports whether the facts contain a line of a report. They contain late usage, and the
+// lines of the periods that the invoices in read concern. They also contain all other lines of incomplete periods,
+// except the lines of statements to the current connection. Other lines of a complete period are read if their window
+// ends after the start of a current subscription period, or of the subscription period of an open period of any billing
+// schedule.
 func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing.Line) bool {
 	invoiced, complete := l.invoiced(read), make(map[int64]bool)
 	for _, p := range l.periods {

@@ -97,7 +97,7 @@ func TestEachVersionOfAnInvoiceKeepsItsLines(t *testing.T) {
 	require.Equal(t, "version 1, draft, 2 lines", is)
 	b.save(draft, first.Add(time.Minute))
 	is, sequence := b.kept("in_1")
-	require.Equal(t, "version 1, draft, 2 lines", is, "it says the same")
+	require.Equal(t, "version 1, draft, 2 lines", is, "the invoice has the same content")
 	require.Equal(t, began, sequence)
 
 	b.save(b.bill("in_1", month, b.line("5", "500")), first)
@@ -116,7 +116,7 @@ func TestEachVersionOfAnInvoiceKeepsItsLines(t *testing.T) {
 	b.save(paid, first.Add(3*time.Minute))
 	is, _ = b.kept("in_1")
 	require.Equal(t, "version 3, paid, 6 lines", is)
-	require.Equal(t, []string{"in_1 4 400"}, b.invoices(), "a line of a final invoice stays the meter's, whatever is mapped now")
+	require.Equal(t, []string{"in_1 4 400"}, b.invoices(), "a line of a final invoice keeps its meter after a change of the mapping")
 }
 
 func TestFinalInvoicePutsCustomerOutOfSync(t *testing.T) {
@@ -137,7 +137,7 @@ func TestFinalInvoicePutsCustomerOutOfSync(t *testing.T) {
 	b.save(b.final(in), b.now)
 	synced("it is final")
 	b.save(b.final(in), b.now.Add(time.Second))
-	require.Empty(t, b.outOfSync(), "it says the same")
+	require.Empty(t, b.outOfSync(), "the invoice has the same content")
 
 	b.now = over(month)
 	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
@@ -190,7 +190,7 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 		r.Period = r.Period.UTC()
 		return r
 	}
-	require.Empty(t, b.invoices(), "they were compared when it closed")
+	require.Empty(t, b.invoices(), "the invoices were compared when the period closed")
 	require.Empty(t, reported())
 	row := billing.Reconciliation{
 		Period: month.Start, MeterID: b.meter.ID, Units: metering.Whole(20), Reported: metering.Whole(20), Invoiced: metering.Whole(19), Billed: metering.Whole(19),
@@ -201,7 +201,7 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 	void := b.final(renewal)
 	void.Status, void.Void = "void", true
 	b.save(void, b.now)
-	require.Equal(t, []string{both[0], both[1] + " void"}, b.invoices(), "all of the period, because one says something else")
+	require.Equal(t, []string{both[0], both[1] + " void"}, b.invoices(), "all invoices of the period, because one has changed")
 	require.Equal(t, []string{"20"}, reported())
 	b.plan(anew)
 	require.Empty(t, b.invoices())
@@ -210,12 +210,12 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 	require.Equal(t, billing.ReasonVoid, last.Reason)
 	var rows int
 	b.scan(`select count(*) from billing_reconciliations where tenant_id = $1`, []any{b.tenant}, &rows)
-	require.Equal(t, 2, rows, "the former one is kept")
+	require.Equal(t, 2, rows, "the previous reconciliation is kept")
 
 	b.useMode("acct_1", false)
 	void.Total = metering.Whole(1)
 	b.save(void, b.now.Add(time.Second))
-	require.Empty(t, b.invoices(), "of another mode")
+	require.Empty(t, b.invoices(), "the invoices are of another mode")
 }
 
 // TestInvoiceReadAsDraftCanBecomeLastOfItsPeriod reads an invoice as a draft first. Only the final invoice shows that it
@@ -370,6 +370,20 @@ func TestFactsContainReportsOfOtherScheduleOnSharedInvoice(t *testing.T) {
 	require.Equal(t, "20", books[1].Beside[0].Taken.Added.String())
 }
 
+// TestPeriodOfReceiverIsOmittedUntilAnInvoiceConcernsIt replaces Stripe by a receiver of statements. The receiver's
+// statements of an incomplete period are read only with an invoice of that period.
+func TestPeriodOfReceiverIsOmittedUntilAnInvoiceConcernsIt(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	renewal := b.final(b.bill("in_1", month, b.line("20", "0")))
+	b.useProvider("https://billing.example.com")
+	require.True(t, b.facts().Stored[0].Omitted)
+	b.save(renewal, b.now)
+	require.False(t, b.facts().Stored[0].Omitted)
+}
+
 func (b *biller) end(subscription string, last metering.Range) {
 	b.Helper()
 	of := metering.EndedSubscription{ID: subscription, Connection: b.connection, Customer: "cus_1", LastPeriod: last}
@@ -390,7 +404,7 @@ func TestInvoiceOfOtherSubscriptionIsIgnoredWithoutMeterLines(t *testing.T) {
 	b.save(b.final(others), b.now)
 	require.Empty(t, b.invoices())
 	b.end("sub_2", metering.Range{Start: month.Start, End: b.now})
-	require.Empty(t, b.invoices(), "not even that it has ended")
+	require.Empty(t, b.invoices(), "the end of the subscription is not in the facts either")
 
 	ours := b.bill("in_ours", month, b.line("3", "30"))
 	ours.Subscription, ours.Renewal = "sub_3", false
@@ -402,7 +416,7 @@ func TestInvoiceOfOtherSubscriptionIsIgnoredWithoutMeterLines(t *testing.T) {
 	require.Equal(t, 1, b.closePeriods().Closed)
 	shown := books.list(ledger.ReconciliationFilter{})
 	require.Len(t, shown, 1)
-	require.Len(t, shown[0].Invoices, 1, "the same ones are shown")
+	require.Len(t, shown[0].Invoices, 1, "the list shows the same invoices")
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
 }
 
@@ -442,9 +456,9 @@ func TestSubscriptionEndReconcilesItsLastPeriod(t *testing.T) {
 	list := due()
 	require.Len(t, list, 1)
 	require.Equal(t, []any{b.customer.ID, "cus_1", month.Start}, []any{list[0].Customer, list[0].AtProvider, list[0].Since.UTC()})
-	require.Empty(t, due(), "somebody lists them")
+	require.Empty(t, due(), "another process is listing the invoices")
 	b.now = b.now.Add(time.Hour)
-	require.Equal(t, list, due(), "whoever died over it")
+	require.Equal(t, list, due(), "the process that listed them may have died")
 	require.NoError(t, b.store.Invoices.Listed(t.Context(), b.tenant, list[0], b.now.Add(24*time.Hour)))
 	b.now = b.now.Add(23 * time.Hour)
 	require.Empty(t, due())
@@ -458,14 +472,14 @@ func TestSubscriptionEndReconcilesItsLastPeriod(t *testing.T) {
 	last := b.facts().Stored[0].Closed[0].Reconciled
 	require.Equal(t, []any{billing.ReconciliationCarried, billing.ReasonSubscriptionEnded, "0"}, []any{last.State, last.Reason, last.Billed.String()})
 	b.now = b.now.Add(48 * time.Hour)
-	require.Empty(t, due(), "it is decided")
+	require.Empty(t, due(), "the reconciliation is decided")
 
 	late := b.bill("in_late", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)}, b.line("20", "2"))
 	late.Reason, late.Renewal = "manual", false
 	b.save(b.final(late), b.now)
 	b.reportEach()
 	last = b.facts().Stored[0].Closed[0].Reconciled
-	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "an invoice came after all")
+	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "the later invoice bills the usage")
 }
 
 // TestReportTimedInNextSubscriptionIsNotReportedAgain sends a report before Odometer knows
@@ -528,11 +542,11 @@ func TestReportIsBilledBySubscriptionActiveAtItsTime(t *testing.T) {
 		followed                          bool   // sub_between also bills another meter, in its own schedule
 		next                              string // quantity reported to the next subscription
 	}{
-		"it goes on": {next: "2"}, "it had ended": {ended: true, next: "12"}, "another one ran between": {ended: true, between: true, next: "2"},
-		"another one goes on beside": {ended: true, between: true, goesOn: true, next: "2"},
-		"one beside has a stream":    {ended: true, between: true, goesOn: true, followed: true, next: "2"},
-		"one beside bills another":   {ended: true, between: true, goesOn: true, elsewhere: true, next: "2"},
-		"one between billed another": {ended: true, between: true, elsewhere: true, next: "2"},
+		"continues": {next: "2"}, "ended": {ended: true, next: "12"}, "other between, ended": {ended: true, between: true, next: "2"},
+		"other between, continues":  {ended: true, between: true, goesOn: true, next: "2"},
+		"other has own schedule":    {ended: true, between: true, goesOn: true, followed: true, next: "2"},
+		"other bills other target":  {ended: true, between: true, goesOn: true, elsewhere: true, next: "2"},
+		"ended other, other target": {ended: true, between: true, elsewhere: true, next: "2"},
 	} {
 		b, month := newOldBiller(t)
 		b.useStripe("acct_1")

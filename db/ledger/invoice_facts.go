@@ -70,13 +70,13 @@ func aboutPeriod(p, id string) string {
 // its usage may have been reported to that subscription.
 var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
-	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
+	  and (i.subscription = p.subscription or ` + reportExists("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
 
 // reportedTo returns the SQL condition that usage of a period was reported to the subscription of an invoice i.
 // period is the SQL of the period's ID. The condition also holds if the usage was reported to a target that the
 // subscription bills, with a time in the invoice's period.
 func reportedTo(period string) string {
-	return reported(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
+	return reportExists(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
 	        select
 	        from billing_subscriptions b
 	        where b.tenant_id = i.tenant_id
@@ -86,9 +86,10 @@ func reportedTo(period string) string {
 	          and s.target = any(b.targets)))`)
 }
 
-// reported returns the SQL that checks whether a report r of a period's usage meets a condition (holds). r must
-// be a report to the provider's customer of i, which is an invoice or an ended subscription.
-func reported(period, holds string) string {
+// reportExists returns the SQL condition that a report r of usage of a period meets a condition. The SQL itself
+// restricts r to reports to the connection and the provider's customer of i, which is an invoice or an ended
+// subscription. period is the SQL of the period's ID. The condition can refer to r and to its series s.
+func reportExists(period, condition string) string {
 	return `exists (
 	    select
 	    from billing_series s
@@ -97,7 +98,7 @@ func reported(period, holds string) string {
 	    where s.tenant_id = i.tenant_id
 	      and s.period_id = ` + period + `
 	      and s.kind = 'quantity'
-	      and ` + holds + `
+	      and ` + condition + `
 	      and d.connection_id = i.connection_id
 	      and d.provider_customer = i.provider_customer)`
 }
@@ -198,7 +199,7 @@ var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 type invoiceLine struct {
 	sequence int64
 	invoice  billing.Invoice
-	periods  []metering.PeriodID // that the invoice concerns
+	periods  []metering.PeriodID // that the invoice concerns or charges
 	billing.InvoiceLine
 }
 
@@ -221,12 +222,14 @@ func (r *factReader) addInvoiceLine(l invoiceLine) {
 	}
 }
 
-// markOmitted marks the complete periods that no invoice among the facts concerns. Further invoices of these periods, and
-// their reports, are not read.
+// markOmitted marks the periods of which some invoices or reports are not read: those that no invoice among the facts
+// concerns, if they are complete or the current connection gets statements (see reportedOf).
 func (r *factReader) markOmitted() {
-	for n := range r.facts.Stored {
-		p := &r.facts.Stored[n]
-		p.Omitted = p.Complete && !slices.Contains(r.invoiced, p.ID)
+	f := &r.facts
+	statements := f.Connection != nil && f.Connection.Statements
+	for n := range f.Stored {
+		p := &f.Stored[n]
+		p.Omitted = (p.Complete || statements) && !slices.Contains(r.invoiced, p.ID)
 	}
 }
 
@@ -247,7 +250,7 @@ func (w *planWriter) reconcile(plan billing.ReportPlan) error {
 			"invoiced": n.Invoiced, "unexplained": n.Unexplained, "elsewhere": n.Elsewhere, "billed": n.Billed, "state": n.State, "reason": n.Reason, "now": w.facts.Now,
 		})
 	}
-	w.unreconciled(plan)
+	w.markUnreconciled(plan)
 	done := w.reconciledPeriods(plan)
 	if len(done) > 0 && len(w.facts.Invoices) > 0 {
 		w.batch.Queue(`
@@ -270,9 +273,9 @@ func (w *planWriter) reconcile(plan billing.ReportPlan) error {
 	return nil
 }
 
-// unreconciled marks the totals that wait for invoices: those of the periods that the plan closes, and
+// markUnreconciled marks the totals that wait for invoices: those of the periods that the plan closes, and
 // those that it reports as standalone invoices. It unmarks the totals that the plan has reconciled.
-func (w *planWriter) unreconciled(plan billing.ReportPlan) {
+func (w *planWriter) markUnreconciled(plan billing.ReportPlan) {
 	var closed []time.Time
 	for _, c := range plan.Closings {
 		closed = append(closed, c.Period.Start)

@@ -70,6 +70,7 @@ type fakeTemporal struct {
 	runs      fakeRuns
 }
 
+// errDown is the error of the fake while Temporal is down.
 var errDown = errors.New("connection refused")
 
 func (f *fakeTemporal) ExecuteWorkflow(ctx context.Context, options temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
@@ -93,6 +94,7 @@ func (f *fakeTemporal) CheckHealth(context.Context, *temporal.CheckHealthRequest
 	return new(temporal.CheckHealthResponse), nil
 }
 
+// start opens a run with the id, and sends the id to the channel started.
 func (f *fakeTemporal) start(id string) error {
 	if f.down.Load() {
 		return errDown
@@ -102,11 +104,13 @@ func (f *fakeTemporal) start(id string) error {
 	return nil
 }
 
+// setup starts a server on an empty test database, and creates a tenant with an admin key. The time zone is optional.
 func setup(t testing.TB, zone ...string) *bundle {
 	t.Helper()
 	return setupAt(t, dbtest.Open(t), zone...)
 }
 
+// setupAt does the same on the database of a given store.
 func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Helper()
 	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), clock: newTestClock(), temporal: &fakeTemporal{started: make(chan string, 1000)}, contract: contract}
@@ -140,6 +144,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	return b
 }
 
+// serve starts the server with the dependencies of the bundle, and stops it when the test ends.
 func (b *bundle) serve(t testing.TB) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -174,6 +179,7 @@ type testClock struct {
 	reads atomic.Int64
 }
 
+// newTestClock returns a clock that starts at the current time.
 func newTestClock() *testClock {
 	return &testClock{began: clock.Now().UTC().Truncate(time.Microsecond)}
 }
@@ -185,11 +191,13 @@ func (c *testClock) now() time.Time {
 // now returns the time of this server.
 func (b *bundle) now() time.Time { return b.clock.now().Add(time.Duration(b.ahead.Load())) }
 
+// authorized adds the admin key to a request of the client.
 func (b *bundle) authorized(_ context.Context, r *http.Request) error {
 	r.Header.Set("Authorization", "Bearer "+b.key)
 	return nil
 }
 
+// newKey stores a new API key with this scope, and returns its text.
 func (b *bundle) newKey(t testing.TB, scope metering.Scope) string {
 	t.Helper()
 	key, record := b.keys.Make(scope)

@@ -17,8 +17,8 @@ type Archivable struct {
 	Archived bool `query:"archived" default:"false" doc:"Whether archived items are included"`
 }
 
-// sinceWhen returns the time in UTC, or nil for the zero time.
-func sinceWhen(at time.Time) *time.Time {
+// utcOrNil returns the time in UTC, or nil for the zero time.
+func utcOrNil(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (s *server) registerArchives() {
 		"The plan can be assigned again. Repeating the request changes nothing."), s.archivePlan(false))
 }
 
-// archivedFrom returns the value of ArchivedAt to store: now to archive, or the zero time to unarchive.
+// archivedFrom returns the value of ArchivedAt to store: now if archive is true, otherwise the zero time.
 func (s *server) archivedFrom(archive bool) time.Time {
 	if archive {
 		return s.Now()
@@ -52,6 +52,7 @@ func (s *server) archivedFrom(archive bool) time.Time {
 	return time.Time{}
 }
 
+// archiveCustomer returns the handler that archives a customer, or unarchives it if archive is false.
 func (s *server) archiveCustomer(archive bool) func(context.Context, *CustomerPath) (*customerOutput, error) {
 	return func(ctx context.Context, in *CustomerPath) (*customerOutput, error) {
 		who := principalOf(ctx)
@@ -67,6 +68,7 @@ func (s *server) archiveCustomer(archive bool) func(context.Context, *CustomerPa
 	}
 }
 
+// archivePlan returns the handler that archives a plan, or unarchives it if archive is false.
 func (s *server) archivePlan(archive bool) func(context.Context, *planSlug) (*planOutput, error) {
 	return func(ctx context.Context, in *planSlug) (*planOutput, error) {
 		who := principalOf(ctx)

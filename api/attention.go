@@ -161,6 +161,8 @@ func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryF
 // begunAtOnce is the maximum number of workflow runs that the API process starts for one request.
 const begunAtOnce = 100
 
+// beginSyncs starts the workflow runs of up to begunAtOnce requested syncs. It stops at the first failure, because
+// workers start the remaining runs.
 func (s *server) beginSyncs(ctx context.Context, customers []metering.CustomerID) {
 	ctx, cancel := context.WithTimeout(ctx, runsWait)
 	defer cancel()

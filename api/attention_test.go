@@ -28,6 +28,7 @@ func (b *bundle) failing(t *testing.T, customers int) {
 	}
 }
 
+// listAttention returns a page of the attention list.
 func (b *bundle) listAttention(t *testing.T, query string) (page client.AttentionPage) {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/attention?"+query, "")

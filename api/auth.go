@@ -69,6 +69,7 @@ func NewKeys(prefix string, secret []byte) (Keys, error) {
 	return Keys{prefix, pepper}, err
 }
 
+// derive returns the key for one purpose, derived from the service's secret.
 func derive(secret []byte, purpose string) ([]byte, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "odometer/"+purpose, sha256.Size)
 	if err != nil {
@@ -126,26 +127,26 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 	exchangeOf(ctx.Context()).body.accept(ctx.Operation())
 	permission, _ := ctx.Operation().Metadata["permission"].(Permission)
 	if permission == Public {
-		next(on(ctx, strangers))
+		next(withTenantShare(ctx, strangers))
 		return
 	}
 	if err := s.admit(ctx, permission); err != nil {
 		s.refuseOperation(ctx, err)
 		return
 	}
-	s.decodeInTurn(on(ctx, principalOf(ctx.Context()).Tenant.ID), next)
+	s.decodeInTurn(withTenantShare(ctx, principalOf(ctx.Context()).Tenant.ID), next)
 }
 
 // strangers is the tenant ID under which unauthenticated requests share database connections.
 const strangers metering.TenantID = 0
 
-// on returns a context for database queries that use the tenant's share of the connections.
-func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
+// withTenantShare returns a context for database queries that use the tenant's share of the connections.
+func withTenantShare(ctx huma.Context, tenant metering.TenantID) huma.Context {
 	return huma.WithContext(ctx, pg.For(ctx.Context(), tenant))
 }
 
-// admit authenticates the caller, counts the request against its rate limits, checks the permission and reserves
-// resources.
+// admit authenticates the caller, counts the request against its rate limits and checks the permission. It also moves
+// the body's memory to the tenant's share, and counts the request among the tenant's requests in progress.
 func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	x := exchangeOf(ctx.Context())
 	x.principal, err = s.failures.guard(ctx, x.request, s.authenticate)
@@ -185,6 +186,7 @@ func (s *server) recordUses(ctx context.Context, uses []access.CredentialUse) (m
 	return nil, err
 }
 
+// principalBy returns the caller that a credential authenticates.
 func principalBy(tenant metering.Tenant, c metering.Credential) Principal {
 	return Principal{Tenant: tenant, Actor: metering.Actor(c.ID.String()), Scope: c.Scope}
 }

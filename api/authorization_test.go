@@ -117,6 +117,7 @@ type credential struct {
 	id      string
 }
 
+// keyOf stores a new API key of a tenant, with this scope.
 func (b *bundle) keyOf(t *testing.T, tenant metering.TenantID, scope metering.Scope) credential {
 	t.Helper()
 	key, record := b.keys.Make(scope)
@@ -126,6 +127,7 @@ func (b *bundle) keyOf(t *testing.T, tenant metering.TenantID, scope metering.Sc
 	return credential{func(string) []string { return []string{"Authorization: Bearer " + key} }, record.ID.String()}
 }
 
+// secretOf creates an HMAC secret with this scope.
 func (b *bundle) secretOf(t *testing.T, scope metering.Scope) credential {
 	t.Helper()
 	s := b.newSigner(t, scope)
@@ -140,6 +142,7 @@ func (c credential) becomes(t *testing.T, change string) {
 	require.NoError(t, err)
 }
 
+// make makes the call with a credential, and returns the status of the response.
 func (b *bundle) make(t *testing.T, c call, as credential) int {
 	t.Helper()
 	body := c.body

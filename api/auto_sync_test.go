@@ -29,6 +29,7 @@ type shownAutoSync struct {
 	} `json:"last_runs"`
 }
 
+// autoSync reads or changes the automatic sync, and returns the result.
 func (b *bundle) autoSync(t *testing.T, method, body string) (shown shownAutoSync) {
 	t.Helper()
 	a := b.send(t, method, "/v1/billing/auto-sync", body)

@@ -44,8 +44,8 @@ const (
 	mostAhead     = 64 << 10
 )
 
-// maxValues is the maximum number of JSON names and values in a body that huma decodes. Decoded, a value takes up to 100
-// times its bytes.
+// maxValues is the maximum number of JSON names and values in a body that huma decodes. Decoded, a value takes up to
+// 100 times its bytes.
 const maxValues = 20_000
 
 // Limits in bytes for the rest of a body that is unread when the response is sent.
@@ -54,8 +54,8 @@ const (
 	mostDrained  = 8 * maxEventsBody
 )
 
-// Deadline of a body: bodyTime, and one more second for each slowestBytes that have arrived. bodyTime is a variable
-// because tests use a longer time, so that they do not fail on a busy machine.
+// The deadline of a body is bodyTime after its start, plus one second for each slowestBytes that have arrived. bodyTime
+// is a variable because tests use a longer time, so that they do not fail on a busy machine.
 const slowestBytes = 16 << 10
 
 var bodyTime = 10 * time.Second
@@ -89,8 +89,8 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 // bodyBudget is a limited amount of memory for bodies.
 type bodyBudget interface {
 	name() string
-	// fits reports whether reading a body of n bytes may begin. It returns false if n exceeds the limit of the
-	// budget, or if tryTake would fail and take does not wait.
+	// fits reports whether reading a body of n bytes may begin. For a prefixBudget, n must be within the limit of a
+	// prefix. For a tenantShare, which never waits, n bytes of the tenant's share must be free.
 	fits(n int64) bool
 	// tryTake reserves n more bytes for a body. It returns false if too little memory is free.
 	tryTake(b *body, n int64) bool
@@ -340,6 +340,7 @@ func tooLarge(most int64) error {
 	return metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", most)
 }
 
+// timedOut reports whether a read failed because its deadline has passed.
 func timedOut(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout()

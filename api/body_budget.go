@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Time after which a body is slow: undisturbedTime, and one more second for each fastBytes that are reserved
-// for the body. A slow body can be ended if another body needs its memory.
+// A body is slow undisturbedTime after its start, plus one second for each fastBytes that are reserved for the body. A
+// slow body can be ended if another body needs its memory.
 const (
 	undisturbedTime = 500 * time.Millisecond
 	fastBytes       = 4 << 20
@@ -75,21 +75,23 @@ func (g *prefixBudget) setWaiting(b *body, waits bool, waited time.Duration) {
 	}
 }
 
+// tryTake reserves memory for a body. It ends slow bodies until enough memory is free, and returns false if that does
+// not suffice.
 func (g *prefixBudget) tryTake(b *body, n int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b.hasEnded() {
 		return false
 	}
-	ofPrefix := func(a *account) bool { return a.body.prefix == b.prefix }
-	ofAll := func(*account) bool { return true }
+	hasSamePrefix := func(a *account) bool { return a.body.prefix == b.prefix }
+	hasAnyPrefix := func(*account) bool { return true }
 	for g.prefixes[b.prefix]+n > g.most {
-		if !g.endSlow(b, ofPrefix) {
+		if !g.endSlow(b, hasSamePrefix) {
 			return false
 		}
 	}
 	for n > g.free {
-		if !g.endSlow(b, ofAll) {
+		if !g.endSlow(b, hasAnyPrefix) {
 			return false
 		}
 	}
@@ -128,6 +130,7 @@ func (g *prefixBudget) stopArriving(a *account) {
 	g.arriving = slices.DeleteFunc(g.arriving, func(other *account) bool { return other == a })
 }
 
+// close releases the memory of an account and deletes the account.
 func (g *prefixBudget) close(a *account) {
 	g.stopArriving(a)
 	delete(g.accounts, a.body)

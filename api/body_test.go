@@ -44,7 +44,7 @@ func (b *bundle) forged() []string {
 }
 
 // stranger returns the X-Forwarded-For header of one of many unknown clients.
-func stranger(n int) string { return from(fmt.Sprintf("100.64.%d.%d", n/256, n%256)) }
+func stranger(n int) string { return forwardedFor(fmt.Sprintf("100.64.%d.%d", n/256, n%256)) }
 
 // chunk returns one chunk of a body without a declared length.
 func chunk(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
@@ -54,7 +54,7 @@ func TestStalledBodiesDoNotBlockOtherRequests(t *testing.T) {
 	ours := setup(t).strict(t, 1_000_000)
 	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
 	s, large := ours.newSigner(t, metering.ScopeIngestOnly), strings.Repeat(" ", 4<<20)
-	elsewhere := append(ours.forged(), from("198.51.100.7"))
+	elsewhere := append(ours.forged(), forwardedFor("198.51.100.7"))
 	attacks := map[string]func(t *testing.T){
 		"bogus signatures": func(t *testing.T) {
 			for range 2 {
@@ -173,6 +173,7 @@ func TestSlowRequestBodyTimesOut(t *testing.T) {
 	}
 }
 
+// replicaWithin starts a replica that waits this long for the body of a request.
 func (b *bundle) replicaWithin(t testing.TB, bodyTime time.Duration) *bundle {
 	return b.replica(t, func(d *api.Deps) { d.BodyTime = bodyTime })
 }

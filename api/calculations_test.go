@@ -25,6 +25,7 @@ var eachModel = []string{
 	`{"overage_rate":0.5,"currency":"JPY"}`,
 }
 
+// calculated returns the calculated charges for terms and a list of usages.
 func (b *bundle) calculated(t *testing.T, terms, usage string) client.Calculation {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/pricing/calculate", strings.TrimSuffix(terms, "}")+`,"usage":`+usage+`}`)

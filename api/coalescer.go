@@ -23,6 +23,7 @@ type coalescer[K comparable, V any] struct {
 	next   *flight[K, V]
 }
 
+// flight is one statement: its keys, and its result once done is closed.
 type flight[K comparable, V any] struct {
 	keys  map[K]bool
 	done  chan struct{}
@@ -82,6 +83,7 @@ func (c *coalescer[K, V]) fly(ctx context.Context) {
 	}
 }
 
+// answer runs the statement of a flight and stores its result. A panic becomes the error of the flight.
 func (c *coalescer[K, V]) answer(ctx context.Context, f *flight[K, V]) {
 	defer close(f.done)
 	defer func() { // the requests wait in other goroutines, which cannot recover

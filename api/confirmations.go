@@ -106,9 +106,9 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 	return metering.Errorf(metering.CodeOverloaded, "other changes to prices, plans or meters were saved first; try again")
 }
 
-// impactUntil returns the time until which an impact that is computed at now can be current if there are no other
-// writes. It is the start of the next calendar month, when billing periods begin, or the time from which the change
-// applies, if that is between now and the start of the next month.
+// impactUntil returns the time at which an impact that was computed at now becomes out of date without any other write:
+// the start of the next calendar month, when billing periods begin. If the change applies from an earlier time after
+// now, impactUntil returns that time.
 func (w catalogWrite) impactUntil(now time.Time, timezone *time.Location) time.Time {
 	until := billing.CalendarPeriod(now, timezone).End
 	if w.from.After(now) && w.from.Before(until) {

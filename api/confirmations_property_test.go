@@ -18,6 +18,7 @@ import (
 // write is a request that can change charges.
 type write struct{ method, path, body string }
 
+// drawCatalogWrite draws a change of a price, a plan, a meter or the time zone.
 func drawCatalogWrite(t *rapid.T) write {
 	meter := "/v1/meters/" + rapid.SampledFrom([]string{"calls", "images"}).Draw(t, "meter")
 	price := func(path string) write {

@@ -42,6 +42,7 @@ func (b *bundle) unconfirmed(t testing.TB, method, path, body string) api.Confir
 	return b.send(t, method, path, body).confirmation(t)
 }
 
+// confirmation returns the confirmation that the response requires.
 func (a answer) confirmation(t testing.TB) api.Confirmation {
 	t.Helper()
 	p := a.problem(t, 409, "confirmation_required")

@@ -71,5 +71,5 @@ func (s *server) dismissConflict(ctx context.Context, in *dismissConflictInput) 
 	}
 	id, _ := uuid.Parse(in.ID) // the zero UUID on error; no conflict has this id
 	who := principalOf(ctx)
-	return nil, naming("path.id", s.Store.Conflicts.Dismiss(ctx, who.Tenant.ID, who.Actor, id, reason))
+	return nil, withLocation("path.id", s.Store.Conflicts.Dismiss(ctx, who.Tenant.ID, who.Actor, id, reason))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// conflicts returns a page of conflicting events.
 func (b *bundle) conflicts(t testing.TB, query string) (list client.ListEventConflict) {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/events/conflicts"+query, "")

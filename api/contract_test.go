@@ -56,7 +56,7 @@ func (a answer) documented(t testing.TB, contract func() (routers.Router, error)
 	if request.Header.Get("Odometer-Numbers") == "string" {
 		contract = stringsContract
 	}
-	input := a.valid(t, contract, request)
+	input := a.requireValid(t, contract, request)
 	if input == nil {
 		return // not an operation
 	}
@@ -68,7 +68,9 @@ func (a answer) documented(t testing.TB, contract func() (routers.Router, error)
 	}
 }
 
-func (a answer) valid(t testing.TB, contract func() (routers.Router, error), request *http.Request) *openapi3filter.RequestValidationInput {
+// requireValid validates the response against the OpenAPI document. It returns nil if the request is not an operation
+// of the document.
+func (a answer) requireValid(t testing.TB, contract func() (routers.Router, error), request *http.Request) *openapi3filter.RequestValidationInput {
 	t.Helper()
 	router, err := contract()
 	require.NoError(t, err)

@@ -41,7 +41,8 @@ type CustomerMeter struct {
 	Meter string `path:"meter" maxLength:"64" doc:"The meter's slug"`
 }
 
-func (s *server) ofCustomer(ctx context.Context, in CustomerMeter) (c metering.Customer, m metering.Meter, err error) {
+// customerAndMeter returns the customer and the meter that a path identifies.
+func (s *server) customerAndMeter(ctx context.Context, in CustomerMeter) (c metering.Customer, m metering.Meter, err error) {
 	if c, err = s.customerAt(ctx, in.CustomerPath); err != nil {
 		return c, m, err
 	}
@@ -50,7 +51,7 @@ func (s *server) ofCustomer(ctx context.Context, in CustomerMeter) (c metering.C
 }
 
 func (s *server) getCustomerPricing(ctx context.Context, in *CustomerMeter) (*pricingOutput, error) {
-	c, m, err := s.ofCustomer(ctx, *in)
+	c, m, err := s.customerAndMeter(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *server) priceStart(ctx context.Context, c metering.Customer, m metering
 
 // newCustomerPrice returns the meter, the price in the request with EffectiveFrom set, and the customer as owner.
 func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of catalog.PriceOwner, err error) {
-	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
+	c, m, err := s.customerAndMeter(ctx, in.CustomerMeter)
 	if err != nil {
 		return m, price, of, err
 	}
@@ -112,7 +113,7 @@ type endCustomerPricingInput struct {
 }
 
 func (s *server) endCustomerPricing(ctx context.Context, in *endCustomerPricingInput) (*pricingOutput, error) {
-	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
+	c, m, err := s.customerAndMeter(ctx, in.CustomerMeter)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ type withdrawCustomerPricingInput struct {
 }
 
 func (s *server) withdrawCustomerPricing(ctx context.Context, in *withdrawCustomerPricingInput) (*pricingOutput, error) {
-	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
+	c, m, err := s.customerAndMeter(ctx, in.CustomerMeter)
 	if err != nil {
 		return nil, err
 	}

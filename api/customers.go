@@ -31,7 +31,7 @@ type customer struct {
 func showCustomer(c metering.Customer) customer {
 	return customer{
 		ID: c.ID.String(), TenantID: c.TenantID.String(), ExternalID: c.ExternalID, Name: c.Name,
-		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(), ArchivedAt: sinceWhen(c.ArchivedAt), ErasedAt: sinceWhen(c.ErasedAt),
+		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(), ArchivedAt: utcOrNil(c.ArchivedAt), ErasedAt: utcOrNil(c.ErasedAt),
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *server) customerByExternalID(ctx context.Context, in *customerByExterna
 		return nil, err
 	}
 	shown := showCustomer(c)
-	shown.PriceComparison, err = s.compared(ctx, c)
+	shown.PriceComparison, err = s.savedComparison(ctx, c)
 	return &customerOutput{http.StatusOK, shown}, err
 }
 
@@ -167,7 +167,7 @@ func (s *server) customerByID(ctx context.Context, in *customerByIDInput) (*cust
 	id, _ := metering.ParseCustomerID(in.ID)
 	c, err := s.Store.Customers.GetByID(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
-		return nil, naming("query.id", err)
+		return nil, withLocation("query.id", err)
 	}
 	return &customerOutput{http.StatusOK, showCustomer(c)}, nil
 }

@@ -35,11 +35,11 @@ func (s *server) registerDashboard() {
 // isScreen reports whether a browser requests a screen of the dashboard. A screen can have any path outside /v1/.
 // Other requests for unknown paths get an error.
 func isScreen(r *http.Request) bool {
-	return isPerson(r) && !strings.HasPrefix(r.URL.Path, "/v1/")
+	return acceptsHTML(r) && !strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// isPerson reports whether a browser requests a page: the request is a GET or HEAD that accepts HTML.
-func isPerson(r *http.Request) bool {
+// acceptsHTML reports whether a browser requests a page: the request is a GET or HEAD that accepts HTML.
+func acceptsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 

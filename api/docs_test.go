@@ -39,6 +39,7 @@ func TestDocsLoadNothingFromOtherOrigins(t *testing.T) {
 	b.send(t, http.MethodGet, "/docs/embed.go", "").problem(t, 404, "not_found")
 }
 
+// uncompressed decompresses a gzip text.
 func uncompressed(t *testing.T, text string) string {
 	t.Helper()
 	reader, err := gzip.NewReader(strings.NewReader(text))

@@ -45,8 +45,8 @@ func document() huma.Config {
 	return config
 }
 
-// noCredential declares that an operation needs no credential. Linters report operations without a
-// declaration.
+// noCredential declares in the document that an operation needs no credential. Without this declaration, linters
+// report the operation.
 var noCredential = []map[string][]string{}
 
 // describeRefusals documents the default error response also under 4XX, because client generators and linters
@@ -68,7 +68,7 @@ func (s *server) describeEmptyParameters() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		for _, p := range op.Parameters {
 			switch {
-			case p.In != "query" || op.Metadata["addedTo"] == true:
+			case p.In != "query" || op.Metadata["ignoresUnknownQuery"] == true:
 			case p.Name == "group_by":
 				p.AllowEmptyValue = true
 			case p.Schema.Type == huma.TypeString && p.Schema.Format == "" && len(p.Schema.Enum) == 0:

@@ -241,14 +241,15 @@ func (s *server) refuseOperation(ctx huma.Context, err error) {
 	_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only if the client has disconnected
 }
 
+// problem completes a problem that huma sends, and returns it.
 func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
-	x.address(p, ctx.SetHeader)
+	x.completeProblem(p, ctx.SetHeader)
 	return p
 }
 
-// address sets the problem's type and request id, and the headers Retry-After and WWW-Authenticate if they
+// completeProblem sets the problem's type and request id, and the headers Retry-After and WWW-Authenticate if they
 // apply.
-func (x *exchange) address(p *Problem, setHeader func(name, value string)) {
+func (x *exchange) completeProblem(p *Problem, setHeader func(name, value string)) {
 	p.Type = x.errorDocs + "/" + string(p.Code)
 	p.RequestID = x.id
 	if p.retryAfter > 0 {

@@ -62,6 +62,7 @@ func TestEventsAreCountedByOutcome(t *testing.T) {
 	b.send(t, "GET", "/v1/events/counts", "").problem(t, http.StatusForbidden, "forbidden")
 }
 
+// counts returns the event counts for a query.
 func (b *bundle) counts(t testing.TB, query string) (counts client.EventCounts) {
 	t.Helper()
 	a := b.send(t, "GET", fmt.Sprintf("/v1/events/counts%s", query), "")

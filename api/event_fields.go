@@ -155,7 +155,8 @@ type fieldWarnings struct {
 	texts []string
 }
 
-func (w *fieldWarnings) of(place string, names []string) {
+// addFields adds warnings about unknown fields. place describes the part of the request with these fields.
+func (w *fieldWarnings) addFields(place string, names []string) {
 	for _, name := range names {
 		if w.seen[name] || len(w.texts) == maxUnknownFields {
 			continue

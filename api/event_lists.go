@@ -151,6 +151,7 @@ func (s *server) auditListing(ctx context.Context, f usage.EventFilter) error {
 	return nil
 }
 
+// due reports whether a listing must be recorded: the cache has no record of it within the last listingsPeriod.
 func (l *listings) due(of listing, now time.Time) bool {
 	l.Lock()
 	defer l.Unlock()
@@ -158,6 +159,7 @@ func (l *listings) due(of listing, now time.Time) bool {
 	return !known || now.Sub(recorded) >= listingsPeriod
 }
 
+// note caches the time at which a listing was recorded in the audit log.
 func (l *listings) note(of listing, now time.Time) {
 	l.Lock()
 	defer l.Unlock()

@@ -73,7 +73,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if err == nil && result.Rejected > 0 {
 			return ingestResult{}, refusal(&result.rejections[0])
 		}
-		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown(ctx)...)
+		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknownFieldWarnings(ctx)...)
 		return result, err
 	})
 }
@@ -114,6 +114,7 @@ func refusalIn(event string, r *metering.Rejection) error {
 	return refusalAt(event+"."+r.Field, r.Code, r.Message)
 }
 
+// refusalAt returns a CodeInvalid error about one location, with the code of the broken rule.
 func refusalAt(location, code, message string) error {
 	err := metering.Invalid(location, "%s", message)
 	err.Fields[0].Code = metering.FieldCode(code)
@@ -144,7 +145,7 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 			return ingestResult{}, err
 		}
 		result, err := s.ingest(ctx, events, indexes, rejections)
-		result.Warnings = append(result.Warnings, batch.unknown(ctx)...)
+		result.Warnings = append(result.Warnings, batch.unknownFieldWarnings(ctx)...)
 		return result, err
 	})
 }
@@ -207,16 +208,16 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 
 // reportIngest returns and counts the results of a request with events.
 func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome, rejections []metering.Rejection) ingestResult {
-	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
+	result := ingestResultOf(events, indexes, outcomes, append(rejections, storingRejections(outcomes, indexes)...))
 	s.countEvents(ctx, result)
 	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
 	result.Warnings = append(result.Warnings, s.unpricedWarnings(ctx, events, indexes, outcomes)...)
 	return result
 }
 
-// refused returns the rejections that only the database could decide: events that are older than the stored
+// storingRejections returns the rejections that only the database could decide: events that are older than the stored
 // idempotency keys, and conflicts that the tenant rejects.
-func refused(outcomes []usage.Outcome, indexes []int) (rejections []metering.Rejection) {
+func storingRejections(outcomes []usage.Outcome, indexes []int) (rejections []metering.Rejection) {
 	for i, outcome := range outcomes {
 		var r metering.Rejection
 		switch {
@@ -233,7 +234,9 @@ func refused(outcomes []usage.Outcome, indexes []int) (rejections []metering.Rej
 	return rejections
 }
 
-func report(events []metering.Event, indexes []int, outcomes []usage.Outcome, rejections []metering.Rejection) ingestResult {
+// ingestResultOf returns the result of a request with events, without counting it. It contains the rejections, and
+// warnings about accepted and rejected events.
+func ingestResultOf(events []metering.Event, indexes []int, outcomes []usage.Outcome, rejections []metering.Rejection) ingestResult {
 	result := ingestResult{Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}, rejections: rejections}
 	for _, r := range rejections {
 		message := r.Field + " " + r.Message
@@ -326,22 +329,23 @@ type sentEvents struct {
 	ignored []string // unknown fields of the batch
 }
 
-// unknown returns warnings about unknown fields. It returns none for a strict tenant, because events with
-// unknown fields are then rejected.
-func (s sentEvents) unknown(ctx context.Context) []string {
+// unknownFieldWarnings returns warnings about unknown fields. It returns none for a strict tenant, because a strict
+// tenant rejects events with unknown fields.
+func (s sentEvents) unknownFieldWarnings(ctx context.Context) []string {
 	if principalOf(ctx).Tenant.Strict {
 		return nil
 	}
 	var warnings fieldWarnings
-	warnings.of("the request", s.ignored)
+	warnings.addFields("the request", s.ignored)
 	for i, e := range s.events {
 		if len(e.ignored) > 0 {
-			warnings.of(fmt.Sprintf("events[%d]", i), e.ignored)
+			warnings.addFields(fmt.Sprintf("events[%d]", i), e.ignored)
 		}
 	}
 	return warnings.texts
 }
 
+// judge validates a sent event. It returns the event to store, or the rejection of the event.
 func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.Event, *metering.Rejection) {
 	if e.rejection != nil {
 		return metering.Event{}, e.rejection

@@ -49,6 +49,7 @@ func TestReadingAnEventOfABatchTakesFewAllocations(t *testing.T) {
 	require.LessOrEqual(t, testing.AllocsPerRun(5, func() { readBatch(t, body) })/maxBatch, 25.0)
 }
 
+// benchBatch returns a request body with the maximum number of events.
 func benchBatch() []byte {
 	var texts []string
 	for i := range maxBatch {
@@ -57,6 +58,7 @@ func benchBatch() []byte {
 	return []byte(`{"events":[` + strings.Join(texts, ",") + `]}`)
 }
 
+// readBatch decodes and validates the events of a request body.
 func readBatch(t testing.TB, body []byte) {
 	batch, err := newEventDecoder(bytes.NewReader(body)).batch()
 	require.NoError(t, err)
@@ -65,12 +67,14 @@ func readBatch(t testing.TB, body []byte) {
 	}
 }
 
+// cpuTime returns the CPU time that the process has used in user mode.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
+// judgeBench validates an event, and fails if it is rejected.
 func judgeBench(t testing.TB, sent sentEvent) {
 	if _, rejection := sent.judge(benchNow, 0); rejection != nil {
 		t.Fatal(rejection)

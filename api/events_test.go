@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// ingest sends events and returns the result.
 func (b *bundle) ingest(t testing.TB, path, body string) client.IngestResult {
 	t.Helper()
 	a := b.send(t, "POST", path, body)
@@ -29,6 +30,7 @@ func (b *bundle) ingest(t testing.TB, path, body string) client.IngestResult {
 	return result
 }
 
+// total returns the body of the response with the customer's total usage.
 func (b *bundle) total(t testing.TB, customer string) string {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/usage/total?customer="+customer, "")
@@ -36,6 +38,7 @@ func (b *bundle) total(t testing.TB, customer string) string {
 	return strings.TrimSpace(a.body)
 }
 
+// meter creates a meter.
 func (b *bundle) meter(t testing.TB, slug, eventType string, groupBy ...string) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"slug": slug, "event_type": eventType, "group_by": append([]string{}, groupBy...)})
@@ -44,6 +47,7 @@ func (b *bundle) meter(t testing.TB, slug, eventType string, groupBy ...string) 
 	require.Equal(t, 201, a.status, a.body)
 }
 
+// meterID returns the id of the meter with this slug.
 func (b *bundle) meterID(t testing.TB, slug string) string {
 	t.Helper()
 	var shown struct{ ID string }
@@ -262,7 +266,7 @@ func TestRejectedSingleEventReturns422(t *testing.T) {
 	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is required", Code: "invalid_customer_id"}}, p.Errors)
 }
 
-func TestABatchOutOfBoundsStoresNothing(t *testing.T) {
+func TestBatchWithInvalidNumberOfEventsStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

@@ -45,7 +45,7 @@ func exemplify(document *huma.OpenAPI) error {
 			body.Examples = map[string]*huma.Example{}
 			for _, schema := range alternatives(body.Schema) {
 				name := exampleName(op, schema)
-				document.Components.Examples[name] = &huma.Example{Value: e.of(schema)}
+				document.Components.Examples[name] = &huma.Example{Value: e.exampleOf(schema)}
 				body.Examples[name] = &huma.Example{Ref: "#/components/examples/" + name}
 			}
 		}
@@ -90,13 +90,13 @@ func exampleName(op *huma.Operation, schema *huma.Schema) string {
 
 func schemaOf(schema *huma.Schema) string { return path.Base(schema.Ref) }
 
-// of returns an example of a schema, or nil if the schema has no example.
-func (e examples) of(schema *huma.Schema) any {
+// exampleOf returns an example of a schema, or nil if the schema has no example.
+func (e examples) exampleOf(schema *huma.Schema) any {
 	switch {
 	case schema.Ref != "":
 		return e.object(schemaOf(schema))
 	case schema.Type == huma.TypeArray:
-		return []any{e.of(schema.Items)}
+		return []any{e.exampleOf(schema.Items)}
 	case len(schema.Enum) > 0:
 		return schema.Enum[0]
 	}
@@ -106,7 +106,7 @@ func (e examples) of(schema *huma.Schema) any {
 func (e examples) object(name string) any {
 	schema := e.schemas[name]
 	if len(schema.AnyOf) > 0 {
-		return e.of(schema.AnyOf[0])
+		return e.exampleOf(schema.AnyOf[0])
 	}
 	object := make(map[string]any, len(schema.Required))
 	for _, field := range schema.Required {
@@ -123,5 +123,5 @@ func (e examples) field(name string, schema *huma.Schema) any {
 	if told, ok := e.told["fields"][name]; ok {
 		return told
 	}
-	return e.of(schema)
+	return e.exampleOf(schema)
 }

@@ -44,6 +44,8 @@ type exampled struct {
 	}
 }
 
+// describedAPI returns the parts of the OpenAPI document that have examples, and its schemas. It validates the
+// examples.
 func describedAPI(t testing.TB) (d described, schemas openapi3.Schemas) {
 	t.Helper()
 	v31, _, err := documents()

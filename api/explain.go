@@ -104,25 +104,25 @@ func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput,
 	}
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {
-		return nil, naming("query.customer", err)
+		return nil, withLocation("query.customer", err)
 	}
 	m, err := s.meter(ctx, in.Meter)
 	if err != nil {
-		return nil, naming("query.meter", err)
+		return nil, withLocation("query.meter", err)
 	}
 	statement, err := s.Store.Ledger.StatementOf(ctx, principalOf(ctx).Tenant.ID, c.ID, m.ID, asked.is, s.Now())
 	if err != nil {
-		return nil, naming(asked.parameter, err)
+		return nil, withLocation(asked.parameter, err)
 	}
 	line, known := statement.Line(m.ID)
 	switch {
 	case known:
 	case m.Version.Status == metering.Backfilling && statement.ClosedAt == nil:
-		return nil, naming("query.meter", errBackfilling)
+		return nil, withLocation("query.meter", errBackfilling)
 	case statement.ClosedAt == nil:
-		return nil, naming("query.meter", errOtherStream)
+		return nil, withLocation("query.meter", errOtherStream)
 	default:
-		return nil, naming("query.meter", errMadeLater)
+		return nil, withLocation("query.meter", errMadeLater)
 	}
 	digests, err := s.Store.Ledger.Digests(ctx, principalOf(ctx).Tenant.ID, statement.ID)
 	if err != nil {
@@ -161,8 +161,8 @@ func (in *explainInput) period(now time.Time) (askedPeriod, error) {
 	return askedPeriod{"query.at", func(p billing.Period) bool { return p.Contains(at) }}, nil
 }
 
-// naming adds the location in the request to an error with the code not_found or backfilling.
-func naming(location string, err error) error {
+// withLocation adds the location in the request to an error with the code not_found or backfilling.
+func withLocation(location string, err error) error {
 	var coded *metering.Error
 	if !errors.As(err, &coded) || coded.Code != metering.CodeNotFound && coded.Code != metering.CodeBackfilling {
 		return err

@@ -73,7 +73,7 @@ func showEvent(e metering.Event) ExportedEvent {
 	return shown
 }
 
-// export is the state of a page of events that is being sent.
+// export is one page of events while it is read and sent.
 type export struct {
 	server   *server
 	file     string              // name without the extension

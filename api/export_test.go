@@ -81,6 +81,7 @@ func TestACSVExportIsAFileWithTheNextPageInItsHeader(t *testing.T) {
 	require.Equal(t, []string{"plain", "'+acme", "2026-01-01T00:00:02.5Z", "1", "", "{}"}, readCSV(t, second.body)[1][1:])
 }
 
+// readCSV returns the rows of a CSV text.
 func readCSV(t *testing.T, text string) [][]string {
 	t.Helper()
 	reader := csv.NewReader(strings.NewReader(text))

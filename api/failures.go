@@ -62,8 +62,9 @@ func (f *failures) refuse(address string, name credentialName) error {
 	return nil
 }
 
-// note caches a valid credential and counts an invalid credential. A request also counts if endSlow has ended its
-// body, because the credential of such a request is never verified.
+// note caches a valid credential, and counts an invalid credential against the limit of the address. It returns err,
+// or an error about the limit. A request also counts if endSlow has ended its body, because the credential of such a
+// request is never verified.
 func (f *failures) note(ctx context.Context, address string, name credentialName, err error) error {
 	switch {
 	case err == nil:

@@ -22,13 +22,14 @@ func (b *bundle) strict(t *testing.T, failures int) *bundle {
 	})
 }
 
-func from(address string) string { return "X-Forwarded-For: " + address }
+// forwardedFor returns the header for a request from this address.
+func forwardedFor(address string) string { return "X-Forwarded-For: " + address }
 
 func TestAddressWithTooManyInvalidCredentialsIsRateLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t).strict(t, 5)
 	s := b.newSigner(t, metering.ScopeAdmin)
-	known, fresh := from("192.0.2.1"), b.newKey(t, metering.ScopeAdmin)
+	known, fresh := forwardedFor("192.0.2.1"), b.newKey(t, metering.ScopeAdmin)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", known).status)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", append(s.sign(""), known)...).status)
 	for i := range 5 {
@@ -42,7 +43,7 @@ func TestAddressWithTooManyInvalidCredentialsIsRateLimited(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", known).status, "what was valid there before goes on")
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", append(s.sign(""), known)...).status)
 	b.send(t, "GET", "/v1/meters", "", append(s.sign("another body"), known)...).problem(t, 429, "rate_limited")
-	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", from("192.0.2.2")).status, "other addresses are not touched")
+	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", forwardedFor("192.0.2.2")).status, "other addresses are not touched")
 	require.Equal(t, 200, b.send(t, "GET", "/healthz", "", known).status)
 
 	b.ahead.Store(int64(61 * time.Second))
@@ -54,7 +55,7 @@ func TestClientAddressIsNearestUntrustedAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t).strict(t, 1)
 	fail := func(forwarded string) int {
-		return b.send(t, "GET", "/v1/meters", "", "Authorization: Bearer guess", from(forwarded)).status
+		return b.send(t, "GET", "/v1/meters", "", "Authorization: Bearer guess", forwardedFor(forwarded)).status
 	}
 	require.Equal(t, 401, fail("192.0.2.1"))
 	for _, same := range []string{"192.0.2.1", "198.51.100.7, 192.0.2.1", "192.0.2.1, 10.1.2.3", "198.51.100.8,192.0.2.1 , 10.1.2.3,10.9.9.9", "::ffff:192.0.2.1"} {
@@ -69,7 +70,7 @@ func TestClientAddressIsNearestUntrustedAddress(t *testing.T) {
 
 	distrustful := setup(t).replica(t, func(d *api.Deps) { d.FailuresPerMinute = 1 })
 	for i, want := range []int{401, 429} {
-		a := distrustful.send(t, "GET", "/v1/meters", "", "Authorization: Bearer guess", from(fmt.Sprintf("192.0.2.%d", i)))
+		a := distrustful.send(t, "GET", "/v1/meters", "", "Authorization: Bearer guess", forwardedFor(fmt.Sprintf("192.0.2.%d", i)))
 		require.Equal(t, want, a.status)
 	}
 }

@@ -23,6 +23,7 @@ type fakeRuns struct {
 	ended   map[string]any // results of ended runs, by workflow id
 }
 
+// begin opens a run, unless a run with this id is open.
 func (r *fakeRuns) begin(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,6 +32,7 @@ func (r *fakeRuns) begin(id string) {
 	}
 }
 
+// end ends a run with a result.
 func (r *fakeRuns) end(id string, result any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,6 +71,7 @@ func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ stri
 	return described, f.in(ctx, id, func(r *fakeRuns) { described.PendingActivities = r.pending })
 }
 
+// result returns the result of an ended run, or nil.
 func (f *fakeTemporal) result(id string) any {
 	f.runs.mu.Lock()
 	defer f.runs.mu.Unlock()
@@ -112,6 +115,7 @@ func (f *fakeTemporal) CancelWorkflow(ctx context.Context, id, _ string) error {
 	return f.in(ctx, id, func(r *fakeRuns) { delete(r.paused, id) })
 }
 
+// fakeUpdate is a completed update of a run.
 type fakeUpdate struct{ temporal.WorkflowUpdateHandle }
 
 func (fakeUpdate) Get(context.Context, any) error { return nil }

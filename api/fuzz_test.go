@@ -134,6 +134,7 @@ type members struct {
 	broken bool // a name is not UTF-8
 }
 
+// membersOf decodes the fields of a JSON object with encoding/json.
 func membersOf(t *testing.T, text []byte) members {
 	t.Helper()
 	m := members{values: map[string]json.RawMessage{}}

@@ -30,7 +30,7 @@ func (b *bundle) awaitReadiness(t *testing.T, status int, body string) {
 	})
 }
 
-func TestAProcessWithAWrongClockWritesNothing(t *testing.T) {
+func TestEventsAreRefusedIfClockIsUnknownOrFarOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var offset atomic.Int64

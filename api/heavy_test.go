@@ -126,11 +126,11 @@ func TestMeterPreviewWaitsForHeavyOperationOnlyWithStart(t *testing.T) {
 	var answered atomic.Bool
 	reads.Go(func() {
 		start := b.now().Add(-time.Hour).UTC().Format(time.RFC3339)
-		require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"`+start+`"}`).EventsRead)
+		require.EqualValues(t, 1, b.previewMeter(t, "/v1/meters/preview", `{"event_type":"call","start":"`+start+`"}`).EventsRead)
 		answered.Store(true)
 	})
 	for range 5 {
-		require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
+		require.EqualValues(t, 1, b.previewMeter(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
 	}
 	require.False(t, answered.Load())
 	unlock()

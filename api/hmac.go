@@ -148,7 +148,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 		return Principal{}, err
 	}
 	who := principalBy(signers.Tenant, secret)
-	if signed.version == v1 && body.empty() && !reads(signed.method) && !signers.Tenant.V1BodylessWrites {
+	if signed.version == v1 && body.empty() && !isReadMethod(signed.method) && !signers.Tenant.V1BodylessWrites {
 		return who, errBodyless
 	}
 	claimed, err := s.Authentication.RequestIDs.Claim(pg.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
@@ -165,6 +165,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	return who, nil
 }
 
+// sweepRequestIDs deletes up to idsPerSweep expired request ids. It runs in the background.
 func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{}]struct{}, error) {
 	_, err := s.Authentication.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 // HEAD, because the signature of a GET or HEAD does not cover a body.
 func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
-	if reads(r.Method) {
+	if isReadMethod(r.Method) {
 		r.Body = http.NoBody
 		return nil, nil
 	}
@@ -217,13 +218,14 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 	return body, nil
 }
 
-// reads reports whether the method is GET or HEAD, which change nothing.
-func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+// isReadMethod reports whether the method is GET or HEAD, which change nothing.
+func isReadMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // pieces is a request body as a list of buffers. The buffers grow with the bytes that have arrived, not with
 // Content-Length.
 type pieces [][]byte
 
+// readPieces reads a whole body into buffers.
 func readPieces(from io.Reader) (read pieces, err error) {
 	piece := make([]byte, 0, firstPiece)
 	for {

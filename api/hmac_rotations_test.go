@@ -25,11 +25,13 @@ func (s signer) rotate(t testing.TB, b *bundle, body string, headers ...string) 
 	return signer{made.Id, b.tenant.ID, made.Secret, b.now}, made
 }
 
+// accepted reports whether the server accepts a request with this secret.
 func (s signer) accepted(t testing.TB, b *bundle) bool {
 	t.Helper()
 	return b.send(t, http.MethodGet, "/v1/customers", "", s.sign("")...).status == 200
 }
 
+// auditActions returns the actor, the action and the resource of each audit entry.
 func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	t.Helper()
 	log, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, access.AuditFilter{}, 0, 100))
@@ -73,6 +75,7 @@ func TestBothSecretsAreValidUntilOverlapEnds(t *testing.T) {
 	}
 }
 
+// withoutActors removes the actors from lines of auditActions.
 func withoutActors(lines []string) (rest []string) {
 	for _, line := range lines {
 		var actor, action, resource string

@@ -32,6 +32,7 @@ type signer struct {
 	now    func() time.Time
 }
 
+// newSigner creates an HMAC secret with this scope.
 func (b *bundle) newSigner(t testing.TB, scope metering.Scope) signer {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/hmac-secrets", fmt.Sprintf(`{"name":"a service","scope":%q}`, scope))
@@ -41,6 +42,7 @@ func (b *bundle) newSigner(t testing.TB, scope metering.Scope) signer {
 	return signer{made.Id, b.tenant.ID, made.Secret, b.now}
 }
 
+// revoke revokes the secret.
 func (s signer) revoke(t testing.TB, b *bundle) {
 	t.Helper()
 	require.Equal(t, 200, b.send(t, "POST", "/v1/hmac-secrets/"+s.id+"/revoke", "").status)
@@ -49,6 +51,7 @@ func (s signer) revoke(t testing.TB, b *bundle) {
 // sign returns the headers for a body, with a new request id.
 func (s signer) sign(body string) []string { return s.signAt(s.now(), rand.Text(), body) }
 
+// signAt returns the headers for a body, with this time and request id.
 func (s signer) signAt(at time.Time, id, body string) []string {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(s.secret))

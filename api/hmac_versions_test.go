@@ -28,6 +28,7 @@ func (s signer) signV2(method, target, body string) []string {
 	return s.signV2At(s.now(), rand.Text(), method, target, body)
 }
 
+// signV2At returns the headers of a request with a signature of version 2.
 func (s signer) signV2At(at time.Time, id, method, target, body string) []string {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(s.secret))
@@ -39,6 +40,7 @@ func (s signer) signV2At(at time.Time, id, method, target, body string) []string
 	}
 }
 
+// newSignerV2 creates an HMAC secret that accepts only signatures of version 2.
 func (b *bundle) newSignerV2(t testing.TB, scope metering.Scope) signer {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/hmac-secrets", fmt.Sprintf(`{"name":"a service","scope":%q,"signatures":"v2"}`, scope))

@@ -111,7 +111,7 @@ func (s *server) listHolds(ctx context.Context, in *listHoldsInput) (*listHoldsO
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {
-			return nil, naming("query.customer", err)
+			return nil, withLocation("query.customer", err)
 		}
 		filter.Customer = c.ID
 	}
@@ -135,7 +135,7 @@ func (s *server) getHold(ctx context.Context, in *getHoldInput) (*holdOutput, er
 	id, _ := metering.ParseHoldID(in.ID) // 0 on error; no hold has the id 0
 	hold, err := s.Store.Holds.Get(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
-		return nil, naming("path.id", err)
+		return nil, withLocation("path.id", err)
 	}
 	return &holdOutput{showHold(hold)}, nil
 }
@@ -145,7 +145,7 @@ type releaseHoldInput struct {
 	Body Because
 }
 
-// releaseHold stores an operator's request to release the invoice and sends the release to the workflow run. If
+// releaseHold stores an operator's request to release the invoice and passes the request to the workflow run. If
 // Temporal or the worker does not respond, releaseHold returns an error. The invoice is then released later,
 // because a later run reads the stored request.
 func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOutput, error) {
@@ -157,7 +157,7 @@ func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOu
 	who := principalOf(ctx)
 	hold, err := s.Store.Holds.AskRelease(ctx, who.Tenant.ID, who.Actor, id, reason, s.Now())
 	if err != nil {
-		return nil, naming("path.id", err)
+		return nil, withLocation("path.id", err)
 	}
 	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, hold.CustomerID, id, askedBy(who.Actor, reason))
 	if metering.CodeOf(err) == metering.CodeConflict { // the hold has ended in the meantime

@@ -48,6 +48,7 @@ func (b *bundle) held(t *testing.T) metering.HoldID {
 	return id
 }
 
+// hold sends a request about an invoice hold and returns the hold.
 func (b *bundle) hold(t *testing.T, method, path, body string) (h client.InvoiceHold) {
 	t.Helper()
 	a := b.send(t, method, path, body)

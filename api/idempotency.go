@@ -35,16 +35,16 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 	mac := hmac.New(sha256.New, s.requestKey)
 	mac.Write(text)
 	claim := db.Claim{Key: in.IdempotencyKey, Operation: operation, Hash: mac.Sum(nil)}
-	former, err := s.Store.Once(ctx, principalOf(ctx).Tenant.ID, claim, func(within db.Creators) ([]byte, error) {
+	previous, err := s.Store.Once(ctx, principalOf(ctx).Tenant.ID, claim, func(within db.Creators) ([]byte, error) {
 		if shown, err = create(within); err != nil {
 			return nil, err
 		}
 		return json.Marshal(shown)
 	})
-	if err != nil || former == nil {
+	if err != nil || previous == nil {
 		return shown, false, err
 	}
-	if err := json.Unmarshal(former, &shown); err != nil {
+	if err := json.Unmarshal(previous, &shown); err != nil {
 		return shown, true, fmt.Errorf("read previous answer: %w", err)
 	}
 	return shown, true, nil

@@ -28,6 +28,7 @@ var creations = map[string][2]string{
 // showsSecret maps the paths of creations that show a secret once to the field of the secret.
 var showsSecret = map[string]string{"/v1/api-keys": "key", "/v1/hmac-secrets": "secret", "/v1/webhooks": "secret", "/v1/tenant/members": "token"}
 
+// count returns the number of items in the list at the path, or the number of invitations for the path of members.
 func (b *bundle) count(t *testing.T, path string) int {
 	t.Helper()
 	if path == "/v1/tenant/members" {

@@ -221,6 +221,7 @@ func (b *bundle) sendBad(t *testing.T, r badRequest) answer {
 	return a
 }
 
+// problemCode returns the code of an error response.
 func problemCode(t *testing.T, a answer) string {
 	t.Helper()
 	var p api.Problem

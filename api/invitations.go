@@ -121,7 +121,7 @@ func (s *server) countInvitation(ctx context.Context) error {
 // reveal whether the e-mail belongs to a member of another tenant.
 func (s *server) createMember(ctx context.Context, in *createMemberInput) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
-	if err := mayGive(who, in.Body.Role); err != nil {
+	if err := requireGrantable(who, in.Body.Role); err != nil {
 		return nil, err
 	}
 	m := metering.Member{Email: in.Body.Email, Name: in.Body.Name}
@@ -174,8 +174,8 @@ func (in InvitationPath) invitation() (metering.InvitationID, error) {
 	return id, nil
 }
 
-// renewInvitation returns a new token. A service that sends invitation links calls it, because the message
-// member.invited does not contain the token.
+// renewInvitation replaces the token of an invitation and returns the new token. A tenant's service that sends
+// invitation links calls this operation, because the message member.invited does not contain the token.
 func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.invitation()
@@ -186,7 +186,7 @@ func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*crea
 	if err != nil {
 		return nil, err
 	}
-	if err := mayGive(who, invitation.Role); err != nil {
+	if err := requireGrantable(who, invitation.Role); err != nil {
 		return nil, err
 	}
 	if err := s.countInvitation(ctx); err != nil {
@@ -333,8 +333,9 @@ type resetAskedOutput struct {
 	}
 }
 
-// askForReset publishes a message to every tenant that has a member with this e-mail. The members are searched in
-// the background, so neither the response nor its duration reveals whether such a member exists.
+// askForReset accepts a request to reset a password. In the background, noteResets searches the members with this
+// e-mail and stores the messages to their tenants. Therefore, neither the response nor its duration reveals whether
+// such a member exists.
 func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetAskedOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -348,7 +349,8 @@ func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetA
 	return out, nil
 }
 
-// noteResets publishes messages about the requested password resets.
+// noteResets stores a message about the requested password reset for each member with one of these e-mails. It skips a
+// member for whom a message was stored within the last ten minutes.
 func (s *server) noteResets(ctx context.Context, emails []string) (map[string]struct{}, error) {
 	err := s.Store.Members.AskForReset(ctx, emails, s.Now())
 	if err != nil {

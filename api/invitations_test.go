@@ -18,6 +18,7 @@ import (
 
 const anotherPassword = "quite another staple of horses"
 
+// invitation returns the created invitation with its token.
 func (a answer) invitation(t testing.TB) (made client.CreatedInvitation) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(a.body), &made), a.body)
@@ -25,6 +26,7 @@ func (a answer) invitation(t testing.TB) (made client.CreatedInvitation) {
 	return made
 }
 
+// invite invites an email address as a member with this role.
 func (b *bundle) invite(t testing.TB, email, role string, headers ...string) client.CreatedInvitation {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":%q}`, email, role), headers...)
@@ -32,6 +34,7 @@ func (b *bundle) invite(t testing.TB, email, role string, headers ...string) cli
 	return a.invitation(t)
 }
 
+// accept accepts an invitation with a password.
 func (b *bundle) accept(t testing.TB, token, password string) answer {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"token": token, "password": password})
@@ -39,6 +42,7 @@ func (b *bundle) accept(t testing.TB, token, password string) answer {
 	return b.send(t, "POST", "/v1/invitations/accept", string(body), "Authorization: ")
 }
 
+// tryLogIn returns the response to a login.
 func (b *bundle) tryLogIn(t testing.TB, email, password, tenant string) answer {
 	t.Helper()
 	return b.send(t, "POST", "/v1/auth/login", logInBody(email, password, tenant), "Authorization: ")
@@ -130,6 +134,7 @@ type found struct {
 	ExpiresAt  time.Time `json:"expires_at"`
 }
 
+// find returns the response to a search for the invitation with this token.
 func (b *bundle) find(t testing.TB, token string) answer {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"token": token})

@@ -33,7 +33,8 @@ func bodiesByOperation(t *testing.T, do func(t *testing.T, b *bundle, r badReque
 	}
 }
 
-func (b *bundle) refused(t *testing.T, r badRequest, body, location, message string) {
+// requireRefused requires that the response to a body has an error with this message at this location.
+func (b *bundle) requireRefused(t *testing.T, r badRequest, body, location, message string) {
 	t.Helper()
 	p := b.send(t, r.method, r.path+"?"+r.query.Encode(), body).problem(t, 422, "invalid")
 	require.NotEmpty(t, p.Errors)
@@ -53,13 +54,13 @@ func TestRepeatedOrMisspelledFieldNamesAreRefused(t *testing.T) {
 		for name, property := range schema.Properties {
 			good, value := goodJSON(schema, name), goodJSON(property.Value)
 			first, second := fmt.Sprintf("%q:%s", name, value), fmt.Sprintf(`"\u%04x%s":null`, name[0], name[1:])
-			b.refused(t, r, strings.Replace(`{`+first+`,`+second+`,`+good[1:], ",}", "}", 1), "body."+name, "must be given once")
+			b.requireRefused(t, r, strings.Replace(`{`+first+`,`+second+`,`+good[1:], ",}", "}", 1), "body."+name, "must be given once")
 			if schema.AdditionalProperties.Has != nil && *schema.AdditionalProperties.Has {
 				continue // events: TestAnUnknownFieldOfAnEventIsAWarning covers them
 			}
 			for _, other := range []string{strings.ToUpper(name), strings.Replace(name, "s", "ſ", 1), strings.Replace(name, "k", "\u212a", 1)} {
 				if other != name {
-					b.refused(t, r, strings.Replace(fmt.Sprintf(`{%q:%s,%s`, other, value, good[1:]), ",}", "}", 1), "body."+other, "unexpected property")
+					b.requireRefused(t, r, strings.Replace(fmt.Sprintf(`{%q:%s,%s`, other, value, good[1:]), ",}", "}", 1), "body."+other, "unexpected property")
 				}
 			}
 		}
@@ -74,11 +75,11 @@ func TestRepeatedOrMisspelledFieldNamesAreRefused(t *testing.T) {
 		{"PUT", "/v1/customers/a/upsert", `{"metadata":{"a":1,"\u0061":3}}`, "body.metadata.a"},
 		{"PUT", "/v1/billing/provider", `{"type":"stripe","secret":"x","mapping":{"calls":"a","calls":"b"}}`, "body.mapping"},
 	} {
-		b.refused(t, badRequest{method: c.method, path: c.path}, c.body, c.location, nested)
+		b.requireRefused(t, badRequest{method: c.method, path: c.path}, c.body, c.location, nested)
 	}
 	b.send(t, "GET", "/v1/customers/a", "").problem(t, 404, "not_found")
-	b.refused(t, badRequest{method: "PUT", path: "/v1/meters/calls/pricing"}, `{"overage_rate":1,"Overage_Rate":2}`, "body.Overage_Rate", "unexpected property")
-	b.refused(t, badRequest{method: "POST", path: "/v1/customers"}, `{"External_ID":"a"}`, "body.External_ID", "unexpected property")
+	b.requireRefused(t, badRequest{method: "PUT", path: "/v1/meters/calls/pricing"}, `{"overage_rate":1,"Overage_Rate":2}`, "body.Overage_Rate", "unexpected property")
+	b.requireRefused(t, badRequest{method: "POST", path: "/v1/customers"}, `{"External_ID":"a"}`, "body.External_ID", "unexpected property")
 }
 
 // TestIntegersWithExponentOrZeroDecimalsAreAccepted checks that integers with an exponent or with zeros as decimals are
@@ -109,7 +110,7 @@ func TestIntegersWithExponentOrZeroDecimalsAreAccepted(t *testing.T) {
 	require.Contains(t, charged.body, `"charge":0.2`)
 	require.Contains(t, charged.body, `"charge":0.3`)
 	for _, none := range []string{"1.5", "1e-1"} {
-		b.refused(t, badRequest{method: "PUT", path: path}, `{"model":"per_unit","unit_price":2,"per_units":`+none+`}`, "body.per_units", "expected integer")
+		b.requireRefused(t, badRequest{method: "PUT", path: path}, `{"model":"per_unit","unit_price":2,"per_units":`+none+`}`, "body.per_units", "expected integer")
 	}
 }
 
@@ -129,13 +130,13 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 				if r.path == "/v1/events" && !property.Value.Type.Is("string") {
 					continue // not a text
 				}
-				b.refused(t, r, body, location, "must be UTF-8, without lone surrogates")
+				b.requireRefused(t, r, body, location, "must be UTF-8, without lone surrogates")
 			}
 			message := "must be UTF-8, without lone surrogates"
 			if r.path == "/v1/events" || schema.Properties["events"] != nil {
 				message = "must have field names that are UTF-8, without lone surrogates"
 			}
-			b.refused(t, r, strings.Replace(fmt.Sprintf(`{"\ud800":1,%q:%s,%s`, name, goodJSON(property.Value), good[1:]), ",}", "}", 1), "body", message)
+			b.requireRefused(t, r, strings.Replace(fmt.Sprintf(`{"\ud800":1,%q:%s,%s`, name, goodJSON(property.Value), good[1:]), ",}", "}", 1), "body", message)
 		}
 	})
 	b := setup(t)
@@ -221,7 +222,7 @@ func TestBatchWithRepeatedFieldNameStoresNothing(t *testing.T) {
 		`{"source":1,"events":[` + event("a") + `],"source":2}`:                     "body.source",
 		`{"` + strings.Repeat("é", 50) + `":1,"` + strings.Repeat("é", 50) + `":1}`: "body." + strings.Repeat("é", 32) + "…",
 	} {
-		b.refused(t, badRequest{method: http.MethodPost, path: "/v1/events/batch"}, body, location, "must be given once")
+		b.requireRefused(t, badRequest{method: http.MethodPost, path: "/v1/events/batch"}, body, location, "must be given once")
 	}
 	b.send(t, "GET", "/v1/customers/a", "").problem(t, 404, "not_found")
 }

@@ -76,7 +76,7 @@ func (w *windows) take(_ context.Context, key string, limit int) allowance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	open := w.at(key, now)
+	open := w.openWindow(key, now)
 	if open == nil {
 		open = &window{ends: now.Add(limitWindow)}
 		w.open.Add(key, open)
@@ -101,13 +101,14 @@ func (w *windows) peek(key string, limit int) allowance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	if open := w.at(key, now); open != nil {
+	if open := w.openWindow(key, now); open != nil {
 		return open.allowance(limit, now)
 	}
 	return allowance{true, limit, limitWindow}
 }
 
-func (w *windows) at(key string, now time.Time) *window {
+// openWindow returns the window of a key, or nil if the key has none or its window has ended.
+func (w *windows) openWindow(key string, now time.Time) *window {
 	open, ok := w.open.Get(key)
 	if !ok || !now.Before(open.ends) {
 		return nil
@@ -115,6 +116,7 @@ func (w *windows) at(key string, now time.Time) *window {
 	return open
 }
 
+// allowance returns the result of the next request in the window, without counting it.
 func (w *window) allowance(limit int, now time.Time) allowance {
 	left := max(0, limit-w.used)
 	return allowance{left > 0, left, w.ends.Sub(now)}

@@ -90,6 +90,7 @@ func (w *sharedWindows) beside(local *windows) *sharedWindows {
 	return &other
 }
 
+// take counts a request in Redis. If Redis does not respond, it counts the request in the local windows.
 func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowance {
 	due, isRetry := w.due()
 	if !due {
@@ -142,6 +143,7 @@ func (w *sharedWindows) recordOutage(isRetry bool, err error) {
 	}
 }
 
+// ask counts a request in Redis.
 func (w *sharedWindows) ask(ctx context.Context, key string, limit int) (allowance, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()

@@ -26,6 +26,7 @@ type clock struct{ at atomic.Int64 }
 func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
 func (c *clock) advance(by time.Duration) { c.at.Add(int64(by)) }
 
+// redisClient connects to the Redis server of the tests.
 func redisClient(t testing.TB) *redis.Client {
 	t.Helper()
 	url := os.Getenv("TEST_REDIS_URL")
@@ -38,6 +39,7 @@ func redisClient(t testing.TB) *redis.Client {
 	return client
 }
 
+// localWindows returns a limiter in memory with at most this many windows.
 func localWindows(t testing.TB, now func() time.Time, most int) *windows {
 	t.Helper()
 	w, err := newWindows(now, most)
@@ -265,6 +267,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
+// count returns how often the log contains a text.
 func (l *lines) count(text string) int {
 	l.Lock()
 	defer l.Unlock()
@@ -281,6 +284,7 @@ type gate struct {
 	open   []net.Conn
 }
 
+// serve connects each client to Redis until the gate is closed.
 func (g *gate) serve() {
 	for {
 		in, err := g.Accept()
@@ -295,12 +299,13 @@ func (g *gate) serve() {
 		g.mu.Lock()
 		g.open = append(g.open, in, out)
 		g.mu.Unlock()
-		go g.pass(in, out)
-		go g.pass(out, in)
+		go g.forward(in, out)
+		go g.forward(out, in)
 	}
 }
 
-func (g *gate) pass(from, to net.Conn) {
+// forward forwards messages, except while the gate is silent.
+func (g *gate) forward(from, to net.Conn) {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := from.Read(buffer)
@@ -316,6 +321,7 @@ func (g *gate) pass(from, to net.Conn) {
 	}
 }
 
+// refuse closes all connections and accepts no new ones.
 func (g *gate) refuse() {
 	g.Close()
 	g.mu.Lock()
@@ -325,7 +331,8 @@ func (g *gate) refuse() {
 	}
 }
 
-func gated(t *testing.T) (*gate, *redis.Client) {
+// newGate returns a gate in front of Redis, and a client that connects through it.
+func newGate(t *testing.T) (*gate, *redis.Client) {
 	t.Helper()
 	target := redisClient(t).Options().Addr
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -349,7 +356,7 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, client := gated(t)
+			g, client := newGate(t)
 			log, c := new(lines), new(clock)
 			secret := []byte(rand.Text() + rand.Text())
 			w, err := newSharedWindows(client, secret, localWindows(t, c.now, 10), slog.New(slog.NewTextHandler(log, nil)))

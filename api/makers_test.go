@@ -18,6 +18,7 @@ type credentialMade struct {
 	RevokedAt       *string `json:"revoked_at"`
 }
 
+// makeCredential creates a credential in the list at the path. The header as authenticates the request.
 func (b *bundle) makeCredential(t *testing.T, path, as string) (made credentialMade) {
 	t.Helper()
 	a := b.send(t, "POST", path, `{"name":"made","scope":"read_write"}`, as)

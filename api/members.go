@@ -55,7 +55,8 @@ func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMe
 	return &listMembersOutput{listOf(ctx, s, members, showMember, cursorOf)}, nil
 }
 
-func mayGive(who Principal, role metering.Role) error {
+// requireGrantable returns an error if the role has a permission that the caller lacks.
+func requireGrantable(who Principal, role metering.Role) error {
 	if mayGrant(who, Principal{Role: role}) {
 		return nil
 	}
@@ -90,7 +91,7 @@ func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memb
 		return nil, err
 	}
 	if in.Body.Role != nil {
-		if err := mayGive(who, metering.Role(*in.Body.Role)); err != nil {
+		if err := requireGrantable(who, metering.Role(*in.Body.Role)); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +139,7 @@ func (s *server) makeOwner(ctx context.Context, in *MemberPath) (*memberOutput, 
 	if err != nil {
 		return nil, err
 	}
-	if err := mayGive(who, metering.RoleOwner); err != nil {
+	if err := requireGrantable(who, metering.RoleOwner); err != nil {
 		return nil, err
 	}
 	m, err := s.Store.Members.MakeOwner(ctx, who.Tenant.ID, who.Actor, id)

@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// messages documents the messages that Odometer sends to tenants: to webhooks, and to the receiver of statements
-// if a tenant uses that receiver as billing provider.
-func (s *server) messages() {
+// describeMessages documents the messages that Odometer sends to tenants: to webhooks, and to the receiver of
+// statements if a tenant uses that receiver as billing provider.
+func (s *server) describeMessages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
 	describeMessage[outbox.SyncSucceeded](document, metering.MessageSyncSucceeded, "A sync of a customer succeeded", toWebhooks)

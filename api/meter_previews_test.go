@@ -15,7 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func (b *bundle) previewed(t testing.TB, path, body string) (p client.MeterPreview) {
+// previewMeter returns the preview of a new or a changed meter.
+func (b *bundle) previewMeter(t testing.TB, path, body string) (p client.MeterPreview) {
 	t.Helper()
 	a := b.send(t, "POST", path, body)
 	require.Equal(t, 200, a.status, a.body)
@@ -43,7 +44,7 @@ func TestAPreviewOfAMeterSavesNothing(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"action":"event.list"`)
 
 	start := b.now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)
-	inRange := b.previewed(t, "/v1/meters/preview", `{"aggregation":"count",`+definition+`,"start":"`+start+`"}`)
+	inRange := b.previewMeter(t, "/v1/meters/preview", `{"aggregation":"count",`+definition+`,"start":"`+start+`"}`)
 	require.Equal(t, "3 1 1 "+start, fmt.Sprint(inRange.EventsRead, " ", inRange.Counted, " ", inRange.Value, " ", inRange.Period.Start.Format(time.RFC3339Nano)))
 }
 
@@ -53,15 +54,16 @@ func TestAPreviewOfAChangedMeterKeepsOmittedFields(t *testing.T) {
 	b.sent(t, 201, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","value_property":"tokens","group_by":["model"]}`)
 	b.ingest(t, "/v1/events", `{"event_type":"llm","customer_id":"acme","value":5,"properties":{"tokens":2}}`)
 	b.ingest(t, "/v1/events", `{"event_type":"llm","customer_id":"other","properties":{"tokens":3}}`)
-	p := b.previewed(t, "/v1/meters/tokens/preview", `{"aggregation":"count","name":"Tokens"}`)
+	p := b.previewMeter(t, "/v1/meters/tokens/preview", `{"aggregation":"count","name":"Tokens"}`)
 	require.Equal(t, "2 5", fmt.Sprint(p.Value, " ", p.CurrentValue))
 	require.Equal(t, []string{"other", "acme"}, []string{p.Customers[0].CustomerId, p.Customers[1].CustomerId})
 	require.JSONEq(t, `{"model":null}`, toJSON(t, p.Sample[0].GroupKey))
-	p = b.previewed(t, "/v1/meters/tokens/preview", `{"value_property":""}`)
+	p = b.previewMeter(t, "/v1/meters/tokens/preview", `{"value_property":""}`)
 	require.Equal(t, "6 5", fmt.Sprint(p.Value, " ", p.CurrentValue))
 	require.Contains(t, b.send(t, "GET", "/v1/meters/tokens", "").body, `"value_property":"tokens"`)
 }
 
+// toJSON encodes a value as JSON.
 func toJSON(t testing.TB, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -74,10 +76,10 @@ func TestMeterPreviewWithoutEventsIsEmpty(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	for _, span := range []string{"", `,"start":"2026-01-01T00:00:00Z","end":"2026-01-02T00:00:00Z"`} {
-		p := b.previewed(t, "/v1/meters/preview", `{"event_type":"unknown"`+span+`}`)
+		p := b.previewMeter(t, "/v1/meters/preview", `{"event_type":"unknown"`+span+`}`)
 		require.Equal(t, "0 0 0 0 0 0\n", fmt.Sprintln(p.EventsRead, p.Counted, p.Value, len(p.Uncounted), len(p.Customers), len(p.Sample)))
 	}
-	require.Equal(t, "0", b.previewed(t, "/v1/meters/calls/preview", `{}`).CurrentValue.String())
+	require.Equal(t, "0", b.previewMeter(t, "/v1/meters/calls/preview", `{}`).CurrentValue.String())
 	b.send(t, "POST", "/v1/meters/unknown/preview", `{}`).problem(t, 404, "not_found")
 }
 
@@ -95,9 +97,9 @@ func TestMeterPreviewReadsOnlyItsTenant(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/calls/preview", `{}`, other.headers("")...).problem(t, 404, "not_found")
 }
 
-// TestAPreviewRefusesTheDefinitionsThatAMeterRefuses checks that a preview refuses an invalid definition with the
+// TestMeterPreviewRefusesInvalidDefinitions checks that a preview refuses an invalid definition with the
 // same errors as a request that saves it.
-func TestAPreviewRefusesTheDefinitionsThatAMeterRefuses(t *testing.T) {
+func TestMeterPreviewRefusesInvalidDefinitions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -135,7 +137,7 @@ func TestTheRangeOfAPreviewIsBounded(t *testing.T) {
 		p := b.send(t, "POST", "/v1/meters/preview", `{"event_type":"call",`+span+`}`).problem(t, 422, "invalid")
 		require.Contains(t, p.Errors[0].Location+" "+p.Errors[0].Message, want)
 	}
-	b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"2026-01-01T00:00:00Z","end":"2026-04-03T00:00:00Z"}`)
+	b.previewMeter(t, "/v1/meters/preview", `{"event_type":"call","start":"2026-01-01T00:00:00Z","end":"2026-04-03T00:00:00Z"}`)
 }
 
 // TestLargeMeterPreviewCountsTowardsResponseMemory checks that a large preview takes memory from the tenant's share for
@@ -149,7 +151,7 @@ func TestLargeMeterPreviewCountsTowardsResponseMemory(t *testing.T) {
 	}
 	b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
 	body := `{"event_type":"call","start":"` + b.now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
-	require.Len(t, b.previewed(t, "/v1/meters/preview", body).Customers, 300)
+	require.Len(t, b.previewMeter(t, "/v1/meters/preview", body).Customers, 300)
 	full := b.replica(t, func(d *api.Deps) { d.AnswersBytes = 64 << 10 })
 	full.send(t, "POST", "/v1/meters/preview", body).problem(t, 503, "overloaded")
 }

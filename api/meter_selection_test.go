@@ -130,10 +130,11 @@ func TestChangeOfMeterSelectionRequiresConfirmation(t *testing.T) {
 		b.sent(t, 200, "PATCH", "/v1/meters/calls", change)
 	}
 	require.Equal(t, "backfilling", string(b.sent(t, 200, "GET", "/v1/meters/calls", "").Status))
-	require.Equal(t, "total", b.sentConfirmed(t, "/v1/meters/calls", `{"value_property":"total"}`).ValueProperty)
+	require.Equal(t, "total", b.patchConfirmed(t, "/v1/meters/calls", `{"value_property":"total"}`).ValueProperty)
 }
 
-func (b *bundle) sentConfirmed(t *testing.T, path, body string) (m client.Meter) {
+// patchConfirmed changes a meter, with a confirmation, and returns the meter.
+func (b *bundle) patchConfirmed(t *testing.T, path, body string) (m client.Meter) {
 	t.Helper()
 	a := b.confirmed(t, "PATCH", path, body)
 	require.Equal(t, 200, a.status, a.body)

@@ -142,7 +142,7 @@ func showMeter(m metering.Meter) meter {
 	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name, Unit: m.Unit,
 		Aggregation: m.Version.Aggregation, Selection: selectionOf(m.Version), GroupBy: append([]string{}, m.Version.GroupBy...),
-		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale, ArchivedAt: sinceWhen(m.ArchivedAt),
+		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale, ArchivedAt: utcOrNil(m.ArchivedAt),
 	}
 	if from := m.Version.CountedFrom; from != nil {
 		shown.CountedFrom = new(from.UTC())

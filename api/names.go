@@ -7,13 +7,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// names matches a code span, a text in single quotes, a request line, or a name with an underscore.
-var names = regexp.MustCompile("`[^`]*`|\\B'[^\\s'`][^'`]*'|\\b(?:GET|POST|PUT|PATCH|DELETE) /[\\w/{}.-]*[\\w}]|\\b(?:[a-z][a-z0-9]*\\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?:\\.[a-z0-9_]+)*")
+// namePattern matches a code span, a text in single quotes, a request line, or a name with an underscore.
+var namePattern = regexp.MustCompile("`[^`]*`|\\B'[^\\s'`][^'`]*'|\\b(?:GET|POST|PUT|PATCH|DELETE) /[\\w/{}.-]*[\\w}]|\\b(?:[a-z][a-z0-9]*\\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?:\\.[a-z0-9_]+)*")
 
 // markNames formats the names in a description as Markdown code spans. A description puts a name that could
 // be an English word in single quotes, because a struct tag cannot contain a backtick.
 func markNames(description string) string {
-	return names.ReplaceAllStringFunc(description, func(name string) string {
+	return namePattern.ReplaceAllStringFunc(description, func(name string) string {
 		if name[0] == '`' {
 			return name
 		}

@@ -62,7 +62,7 @@ func decimalsOf(document *huma.OpenAPI) map[string]map[string]*decimalPlan {
 			if found[op.OperationID] == nil {
 				found[op.OperationID] = map[string]*decimalPlan{}
 			}
-			found[op.OperationID][status] = plans.of(body.Schema)
+			found[op.OperationID][status] = plans.decimalsIn(body.Schema)
 		}
 	}
 	return found
@@ -77,12 +77,14 @@ func hasDecimal(document *huma.OpenAPI, schema *huma.Schema) (has bool) {
 	return has
 }
 
+// planner creates the decimalPlans of schemas.
 type planner struct {
 	schemas map[string]*huma.Schema
 	made    map[*huma.Schema]*decimalPlan
 }
 
-func (p planner) of(schema *huma.Schema) *decimalPlan {
+// decimalsIn returns the plan of a schema. It creates the plan once, so that recursive schemas end.
+func (p planner) decimalsIn(schema *huma.Schema) *decimalPlan {
 	if schema == nil {
 		return nil
 	}
@@ -98,10 +100,10 @@ func (p planner) of(schema *huma.Schema) *decimalPlan {
 	plan := &decimalPlan{decimal: isDecimal(schema), fields: map[string]*decimalPlan{}}
 	p.made[schema] = plan
 	for name, field := range schema.Properties {
-		plan.fields[name] = p.of(field)
+		plan.fields[name] = p.decimalsIn(field)
 	}
 	values, _ := schema.AdditionalProperties.(*huma.Schema)
-	plan.values, plan.items = p.of(values), p.of(schema.Items)
+	plan.values, plan.items = p.decimalsIn(values), p.decimalsIn(schema.Items)
 	return plan
 }
 
@@ -150,6 +152,7 @@ func (q *decimalQuoter) quote(part []byte) []byte {
 	return q.quoted
 }
 
+// endNumber ends the current number if c does not belong to it. It closes the quotes of a decimal.
 func (q *decimalQuoter) endNumber(c byte) {
 	if q.within < withinNumber || '0' <= c && c <= '9' || strings.IndexByte("+-.eE", c) >= 0 {
 		return
@@ -168,7 +171,7 @@ func (q *decimalQuoter) continueString(c byte) {
 		q.escaped = true
 	case c == '"':
 		if q.within == withinName {
-			q.field = q.of(q.name)
+			q.field = q.fieldPlan(q.name)
 		}
 		q.within = betweenTokens
 		return
@@ -178,8 +181,8 @@ func (q *decimalQuoter) continueString(c byte) {
 	}
 }
 
-// of returns the plan of a field of the innermost object.
-func (q *decimalQuoter) of(name []byte) *decimalPlan {
+// fieldPlan returns the plan of a field of the innermost object.
+func (q *decimalQuoter) fieldPlan(name []byte) *decimalPlan {
 	plan := q.open[len(q.open)-1].plan
 	if plan == nil {
 		return nil
@@ -190,6 +193,7 @@ func (q *decimalQuoter) of(name []byte) *decimalPlan {
 	return plan.values
 }
 
+// begin handles a byte between two tokens. It opens the quotes of a decimal.
 func (q *decimalQuoter) begin(c byte) {
 	switch c {
 	case '{', '[':
@@ -238,7 +242,7 @@ func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*dec
 	if err != nil {
 		return nil, err
 	}
-	of := stringsOf{changed: map[string]bool{}}
+	of := stringsConverter{changed: map[string]bool{}}
 	if err := decodeKeepingNumbers(text, &of.document); err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
@@ -277,16 +281,18 @@ func inside(of node, names ...string) node {
 	return of
 }
 
-type stringsOf struct {
+// stringsConverter changes the JSON of an OpenAPI document to the form that stringsDocument returns.
+type stringsConverter struct {
 	document, schemas, examples node
 	changed                     map[string]bool // references
 }
 
-func (of stringsOf) operation(op *huma.Operation) node {
+func (of stringsConverter) operation(op *huma.Operation) node {
 	return inside(of.document, "paths", op.Path, strings.ToLower(op.Method))
 }
 
-func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
+// quoteExamples replaces the decimals in the examples of a body with strings.
+func (of stringsConverter) quoteExamples(body node, plan *decimalPlan) error {
 	for name := range inside(body, "examples") {
 		example := inside(of.examples, name)
 		value, err := json.Marshal(example["value"])
@@ -307,6 +313,7 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 // generators read a string with the format decimal into a float.
 const decimalPattern = `^-?[0-9]+(\.[0-9]+)?$`
 
+// asText changes the schema of a decimal to the schema of a string.
 func asText(schema node) {
 	schema["type"], schema["pattern"] = numberToString(schema["type"]), decimalPattern
 	delete(schema, "format")
@@ -317,7 +324,7 @@ func asText(schema node) {
 func asDouble(schema node) { schema["format"] = "double" }
 
 // change calls replace once for each decimal of a schema, referenced schemas included.
-func (of stringsOf) change(part any, replace func(node)) {
+func (of stringsConverter) change(part any, replace func(node)) {
 	switch part := part.(type) {
 	case []any:
 		for _, one := range part {

@@ -98,6 +98,7 @@ func Quoted(operation string, status int, body []byte) []byte {
 	return (&decimalQuoter{plan: plan}).quote(body)
 }
 
+// decodeNumbers decodes a JSON text, and keeps the digits of numbers.
 func decodeNumbers(text []byte, into *any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

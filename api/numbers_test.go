@@ -20,6 +20,7 @@ const decimalText = `^-?[0-9]+(\.[0-9]+)?$`
 
 const quotedNumbers = "Odometer-Numbers: string"
 
+// stringsDocument returns the OpenAPI document of responses with decimals as strings.
 func stringsDocument(t testing.TB) *openapi3.T {
 	t.Helper()
 	text, err := api.StringsDocument(known)

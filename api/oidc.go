@@ -43,9 +43,9 @@ type oidcSettings struct {
 func (s *server) registerOIDC() {
 	huma.Register(s.api, post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer",
 		"Returns the URL at which the browser signs in. The account that signs in there becomes the member's account."), s.acceptAtIssuer)
-	huma.Register(s.api, addedTo(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
+	huma.Register(s.api, ignoringUnknownQuery(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
 		"Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes."))), s.beginOIDC)
-	huma.Register(s.api, s.redirectingLong(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
+	huma.Register(s.api, s.redirectingLong(ignoringUnknownQuery(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
 		"The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it."))))), s.finishOIDC)
 	s.describeSignInPages()
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",
@@ -162,6 +162,7 @@ type issuer struct {
 	code     oauth2.Config
 }
 
+// issuerOf returns a tenant's issuer. It reads the issuer's discovery document.
 func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issuer, error) {
 	settings, err := s.Store.OIDC.Get(ctx, tenant)
 	if err != nil {
@@ -194,22 +195,23 @@ func newSignInSecrets(secret []byte) (signInSecrets, error) {
 	return signInSecrets{key}, err
 }
 
-func (s signInSecrets) of(state, purpose string) []byte {
+// derived returns the secret of a sign-in for one purpose.
+func (s signInSecrets) derived(state, purpose string) []byte {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte(purpose + ":" + state))
 	return mac.Sum(nil)
 }
 
-func (s signInSecrets) hash(state string) []byte { return s.of(state, "hash") }
+func (s signInSecrets) hash(state string) []byte { return s.derived(state, "hash") }
 
 // nonce returns the nonce, which the ID token must repeat.
 func (s signInSecrets) nonce(state string) string {
-	return base64.RawURLEncoding.EncodeToString(s.of(state, "nonce"))
+	return base64.RawURLEncoding.EncodeToString(s.derived(state, "nonce"))
 }
 
 // verifier returns the PKCE code verifier, which proves that this service requested the code.
 func (s signInSecrets) verifier(state string) string {
-	return base64.RawURLEncoding.EncodeToString(s.of(state, "verifier"))
+	return base64.RawURLEncoding.EncodeToString(s.derived(state, "verifier"))
 }
 
 // startOIDCSignIn starts a sign-in at the tenant's issuer. It returns the issuer's URL to open in the
@@ -236,14 +238,15 @@ type beginOIDCInput struct {
 // beginOIDC returns a page that links to the tenant's issuer. If an error occurs, a browser gets an error
 // page, and other clients get Problem Details.
 func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
-	page, err := s.wayOut(ctx, in)
-	if err != nil && isPerson(exchangeOf(ctx).request) {
+	page, err := s.startSignInPage(ctx, in)
+	if err != nil && acceptsHTML(exchangeOf(ctx).request) {
 		return &signInPageOutput{Body: notSignedInPage(err)}, nil
 	}
 	return page, err
 }
 
-func (s *server) wayOut(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
+// startSignInPage starts a sign-in at the tenant's issuer, and returns the page that links to the issuer.
+func (s *server) startSignInPage(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
 	}
@@ -290,7 +293,7 @@ func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*
 	return out, err
 }
 
-type wayBackOutput struct {
+type finishOIDCOutput struct {
 	Location  string   `header:"Location"`
 	SetCookie []string `header:"Set-Cookie"`
 	Body      func(huma.Context)
@@ -305,6 +308,7 @@ type finishOIDCInput struct {
 
 var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was begun in another browser, is finished or has expired; begin again")
 
+// redirectingLong adds the middleware redirectLong to an operation.
 func (s *server) redirectingLong(op huma.Operation) huma.Operation {
 	op.Middlewares = huma.Middlewares{s.redirectLong}
 	return op
@@ -316,7 +320,7 @@ func (s *server) redirectLong(ctx huma.Context, next func(huma.Context)) {
 	tooLong := func(p *huma.Param) bool {
 		return p.Schema.MaxLength != nil && utf8.RuneCountInString(ctx.Query(p.Name)) > *p.Schema.MaxLength
 	}
-	if isPerson(exchangeOf(ctx.Context()).request) && slices.ContainsFunc(ctx.Operation().Parameters, tooLong) {
+	if acceptsHTML(exchangeOf(ctx.Context()).request) && slices.ContainsFunc(ctx.Operation().Parameters, tooLong) {
 		s.beginAgain(ctx)
 		return
 	}
@@ -333,19 +337,19 @@ func (s *server) beginAgain(ctx huma.Context) {
 // finishOIDC handles the redirect from the issuer. It signs the member in and redirects the browser to the
 // dashboard. If the sign-in fails, a browser gets a redirect or an error page, and other clients get Problem
 // Details.
-func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
+func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*finishOIDCOutput, error) {
 	token, err := s.signInFromIssuer(ctx, in)
-	person := isPerson(exchangeOf(ctx).request)
+	isBrowser := acceptsHTML(exchangeOf(ctx).request)
 	switch {
-	case person && errors.Is(err, errSignInLost):
-		return &wayBackOutput{Body: s.beginAgain}, nil
-	case person && err != nil:
-		return &wayBackOutput{Body: notSignedInPage(err)}, nil
+	case isBrowser && errors.Is(err, errSignInLost):
+		return &finishOIDCOutput{Body: s.beginAgain}, nil
+	case isBrowser && err != nil:
+		return &finishOIDCOutput{Body: notSignedInPage(err)}, nil
 	case err != nil:
 		return nil, err
 	}
 	cookies := []string{s.sessionCookie(token, sessionLength), s.cookie(signInCookie, "", 0, http.SameSiteLaxMode)}
-	return &wayBackOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
+	return &finishOIDCOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
 }
 
 // signInFromIssuer starts a session for the member that the issuer has authenticated. The request must contain the

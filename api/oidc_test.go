@@ -40,6 +40,7 @@ func (p *person) Claims(scope []string, claims *mockoidc.IDTokenClaims) (jwt.Cla
 	return p.MockUser.Claims(scope, claims)
 }
 
+// newPerson returns an account at the issuer.
 func newPerson(subject string) *person {
 	return &person{MockUser: mockoidc.MockUser{Subject: subject}}
 }
@@ -47,6 +48,7 @@ func newPerson(subject string) *person {
 // browser keeps cookies, and returns redirects instead of following them.
 type browser struct{ *http.Client }
 
+// newBrowser returns a browser without cookies.
 func newBrowser(t *testing.T) browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -97,6 +99,7 @@ func (b *bundle) saveIssuer(t *testing.T, op *mockoidc.MockOIDC) {
 	require.Contains(t, a.body, b.url+"/v1/auth/oidc/callback")
 }
 
+// newIssuer starts an OIDC issuer.
 func newIssuer(t *testing.T) *mockoidc.MockOIDC {
 	t.Helper()
 	op, err := mockoidc.Run()
@@ -113,6 +116,7 @@ func (b *bundle) authorizedAt(t *testing.T, op *mockoidc.MockOIDC, with browser,
 	return b.authorize(t, op, with, as, authorize)
 }
 
+// authorize signs a person in at the issuer's authorization URL and returns the callback URL.
 func (b *bundle) authorize(t *testing.T, op *mockoidc.MockOIDC, with browser, as *person, address string) (callback string) {
 	t.Helper()
 	op.QueueUser(as)
@@ -233,6 +237,7 @@ func TestIssuerSignsInOnlyItsOwnAccounts(t *testing.T) {
 	require.Equal(t, owner, b.sessionOf(t, with).Member.ID)
 }
 
+// memberEmail returns the stored email address of a member.
 func (b *bundle) memberEmail(t *testing.T, id string) (email string) {
 	t.Helper()
 	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select email from members where 'member_' || id = $1`, id).Scan(&email))
@@ -458,6 +463,7 @@ func claimingIssuer(t *testing.T, document func(issuer string) string) string {
 	return server.URL
 }
 
+// discovery returns the discovery document of an issuer.
 func discovery(issuer, authorize, token, keys string) string {
 	text, _ := json.Marshal(map[string]any{
 		"issuer": issuer, "authorization_endpoint": authorize, "token_endpoint": token, "jwks_uri": keys,

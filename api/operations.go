@@ -75,16 +75,19 @@ func tag(path string) string {
 	return noun
 }
 
+// redirect sets the success status of an operation to 302.
 func redirect(op huma.Operation) huma.Operation {
 	op.DefaultStatus = http.StatusFound
 	return op
 }
 
+// created sets the success status of an operation to 201.
 func created(op huma.Operation) huma.Operation {
 	op.DefaultStatus = http.StatusCreated
 	return op
 }
 
+// accepted sets the success status of an operation to 202.
 func accepted(op huma.Operation) huma.Operation {
 	op.DefaultStatus = http.StatusAccepted
 	return op

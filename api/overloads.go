@@ -23,7 +23,7 @@ const (
 	boundBodies = "" // refusedBodies counts and logs them
 )
 
-// boundOf maps the message of an error to the bound that was reached. Errors that it lacks are of boundDatabase.
+// boundOf maps the message of an error to the bound that was reached. All other errors belong to boundDatabase.
 var boundOf = map[string]string{
 	errHeavy.Message: boundHeavy, errSeries.Message: boundSeries, errUnderWay.Message: boundRequests,
 	errUnread.Message: boundResponses, errBusy.Message: boundLarge, errHashing.Message: boundSignIns,

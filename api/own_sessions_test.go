@@ -66,6 +66,7 @@ func TestSignInEndsPreviousSessionOfBrowser(t *testing.T) {
 	require.Equal(t, 200, b.whoAmI(t, accepted.Token))
 }
 
+// sessions returns the sessions of the member with this token.
 func (b *bundle) sessions(t testing.TB, token string) []client.OwnSession {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/auth/sessions", "", bearer(token))

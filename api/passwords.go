@@ -78,6 +78,7 @@ func newHashing(passwords Passwords) (*hashing, error) {
 	return h, err
 }
 
+// rank orders waiting callers. The caller with the lowest rank gets the next free place.
 func (h *hashing) rank(who string) int {
 	if h.proven.Contains(who) {
 		return -1
@@ -115,6 +116,7 @@ func (h *hashing) succeeded(address, account string) {
 	h.proven.Add(account, struct{}{})
 }
 
+// count adds n to the number of failed attempts of an address.
 func (h *hashing) count(address string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,6 +126,7 @@ func (h *hashing) count(address string, n int) {
 
 var errHashing = metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again")
 
+// inTurn waits for a free place, runs work alone, and keeps the place occupied during the pause after work.
 func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()

@@ -41,6 +41,7 @@ func TestStoredPasswordHashRemainsValid(t *testing.T) {
 	require.Equal(t, stored, hex.EncodeToString(p.Hash("ada@example.com", "correct horse")))
 }
 
+// newTestHashing returns a hashing with a secret of zeros.
 func newTestHashing(t *testing.T) *hashing {
 	t.Helper()
 	passwords, err := NewPasswords(make([]byte, 32))

@@ -50,6 +50,7 @@ func permissionsTable() string {
 	return table.String()
 }
 
+// mark returns the text of a cell in the table.
 func mark(allowed bool) string {
 	if allowed {
 		return "yes"

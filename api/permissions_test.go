@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// operations returns all operations of the API.
 func operations(t *testing.T) []*huma.Operation {
 	t.Helper()
 	var all []*huma.Operation

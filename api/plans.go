@@ -26,7 +26,7 @@ type plan struct {
 }
 
 func showPlan(p metering.Plan) plan {
-	return plan{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: sinceWhen(p.ArchivedAt), Features: p.Features}
+	return plan{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: utcOrNil(p.ArchivedAt), Features: p.Features}
 }
 
 type planOutput struct{ Body plan }
@@ -115,7 +115,8 @@ type PlanMeter struct {
 	Meter string `path:"meter" maxLength:"64" doc:"The meter's slug"`
 }
 
-func (s *server) inPlan(ctx context.Context, in PlanMeter) (p metering.Plan, m metering.Meter, err error) {
+// planAndMeter returns the plan and the meter that a path identifies.
+func (s *server) planAndMeter(ctx context.Context, in PlanMeter) (p metering.Plan, m metering.Meter, err error) {
 	if p, err = s.plan(ctx, in.Slug); err != nil {
 		return p, m, err
 	}
@@ -124,7 +125,7 @@ func (s *server) inPlan(ctx context.Context, in PlanMeter) (p metering.Plan, m m
 }
 
 func (s *server) getPlanPricing(ctx context.Context, in *PlanMeter) (*pricingOutput, error) {
-	p, m, err := s.inPlan(ctx, *in)
+	p, m, err := s.planAndMeter(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ type setPlanPricingInput struct {
 }
 
 func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricingOutput, error) {
-	p, m, err := s.inPlan(ctx, in.PlanMeter)
+	p, m, err := s.planAndMeter(ctx, in.PlanMeter)
 	if err != nil {
 		return nil, err
 	}

@@ -75,8 +75,8 @@ type linking struct {
 	readAt     time.Time
 }
 
-// compareBefore reads the provider's data of a customer before the customer is linked, and compares the
-// prices. If the provider cannot be read, the comparison contains only a reason.
+// compareBefore reads the provider's data of a customer before the customer is linked, and compares the prices. It
+// stores nothing. If the provider cannot be read, the comparison contains only a reason.
 func (s *server) compareBefore(ctx context.Context, externalID string, atProvider *string) (l linking, err error) {
 	if atProvider == nil || *atProvider == "" || !storable(externalID) || !storable(*atProvider) {
 		return linking{}, nil
@@ -147,10 +147,10 @@ func (s *server) storeComparison(ctx context.Context, c metering.CustomerID, l l
 	}
 }
 
-// compared returns the price comparison of a linked customer, based on the last read from the provider. It
+// savedComparison returns the price comparison of a linked customer, based on the last read from the provider. It
 // returns nil if the customer is not linked or the tenant has no provider. It also returns nil for a provider
 // without prices of its own.
-func (s *server) compared(ctx context.Context, c metering.Customer) (*priceComparison, error) {
+func (s *server) savedComparison(ctx context.Context, c metering.Customer) (*priceComparison, error) {
 	if c.BillingProviderID == nil || *c.BillingProviderID == "" {
 		return nil, nil
 	}

@@ -56,6 +56,7 @@ func showTiers(tiers []billing.Tier) (shown []priceTier) {
 	return shown
 }
 
+// unlessZero returns d, or nil if d is 0.
 func unlessZero(d metering.Decimal) *metering.Decimal {
 	if d.IsZero() {
 		return nil
@@ -92,7 +93,7 @@ type NewTier struct {
 
 // terms returns the validated terms of a request body. currency is the default currency.
 func (in NewTerms) terms(currency string) (billing.Terms, error) {
-	t, err := in.unvalidated(currency)
+	t, err := in.unvalidatedTerms(currency)
 	if err != nil {
 		return t, err
 	}
@@ -112,7 +113,7 @@ func (in SentTerms) terms(currency string) (billing.Terms, error) {
 	if in.Dimensions == nil {
 		return in.NewTerms.terms(currency)
 	}
-	t, err := in.unvalidated(currency)
+	t, err := in.unvalidatedTerms(currency)
 	if err != nil {
 		return t, err
 	}
@@ -126,7 +127,8 @@ func (in SentTerms) terms(currency string) (billing.Terms, error) {
 	return t, in.Dimensions.validate(t.Currency)
 }
 
-func (in NewTerms) unvalidated(currency string) (t billing.Terms, err error) {
+// unvalidatedTerms converts a request body to terms. It validates only that maximum_charge is not 0.
+func (in NewTerms) unvalidatedTerms(currency string) (t billing.Terms, err error) {
 	if in.Currency != nil {
 		currency = *in.Currency
 	}

@@ -80,7 +80,7 @@ func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pric
 }
 
 func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricePreviewOutput, error) {
-	p, m, err := s.inPlan(ctx, in.PlanMeter)
+	p, m, err := s.planAndMeter(ctx, in.PlanMeter)
 	if err != nil {
 		return nil, err
 	}

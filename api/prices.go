@@ -130,7 +130,7 @@ func (s *server) owner(ctx context.Context, in *listPricingInput) (of catalog.Pr
 	}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
-		return catalog.PriceOwner{Customer: c.ID}, naming("query.customer", err)
+		return catalog.PriceOwner{Customer: c.ID}, withLocation("query.customer", err)
 	}
 	return of, nil
 }
@@ -291,7 +291,7 @@ type withdrawPlanPricingInput struct {
 }
 
 func (s *server) withdrawPlanPricing(ctx context.Context, in *withdrawPlanPricingInput) (*pricingOutput, error) {
-	p, m, err := s.inPlan(ctx, in.PlanMeter)
+	p, m, err := s.planAndMeter(ctx, in.PlanMeter)
 	if err != nil {
 		return nil, err
 	}

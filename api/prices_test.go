@@ -23,6 +23,7 @@ func (b *bundle) pricing(t *testing.T, method, path, body string) (p client.Pric
 	return p
 }
 
+// versionsOf returns the version numbers of a price.
 func versionsOf(p client.Pricing) (versions []int64) {
 	for _, v := range p.Versions {
 		versions = append(versions, v.Version)

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// atOnce is the number of leading bytes of a body that are decoded without waiting for a processor.
-const atOnce = 16 << 10
+// undelayedBytes is the number of leading bytes of a body that are decoded without waiting for a processor.
+const undelayedBytes = 16 << 10
 
 // newProcessors divides half of the processors among the tenants' large bodies. The other half stays free for
 // short requests. Otherwise a short request would wait until the scheduler interrupts the decoding of each
@@ -23,7 +23,7 @@ func newProcessors() *fair.Shares[metering.TenantID] {
 }
 
 // turns reads a request body and limits the number of processors that decode large bodies. After the first
-// atOnce bytes, Read returns only when the tenant has a processor to decode the returned bytes. The next Read
+// undelayedBytes bytes, Read returns only when the tenant has a processor to decode the returned bytes. The next Read
 // first releases the processor, so that a slow client does not occupy it. A body that is decoded only after its
 // end needs a processor only then.
 type turns struct {
@@ -33,9 +33,10 @@ type turns struct {
 	tenant     metering.TenantID
 	whole      bool // the body is decoded after its end
 	read       int
-	under      bool
+	hasTurn    bool // a processor is reserved for decoding the bytes of the last Read
 }
 
+// inTurns returns a reader of the body that limits the processors of the calling tenant.
 func (s *server) inTurns(ctx context.Context, body io.Reader) *turns {
 	return &turns{ctx: ctx, body: body, processors: s.processors, tenant: principalOf(ctx).Tenant.ID}
 }
@@ -72,21 +73,21 @@ var errBusy = metering.Errorf(metering.CodeOverloaded, "too many large bodies of
 func (t *turns) Read(p []byte) (int, error) {
 	t.end()
 	n, err := t.body.Read(p)
-	if t.read += n; t.read <= atOnce || t.whole && !errors.Is(err, io.EOF) {
+	if t.read += n; t.read <= undelayedBytes || t.whole && !errors.Is(err, io.EOF) {
 		return n, err
 	}
 	if t.processors.WaitFor(t.ctx, t.tenant, processorWait) != nil {
 		return 0, errBusy
 	}
-	t.under = true
+	t.hasTurn = true
 	return n, err
 }
 
 // end releases the tenant's processor. It is called before each read, and after decoding the body succeeds or
 // fails.
 func (t *turns) end() {
-	if t.under {
+	if t.hasTurn {
 		t.processors.Give(t.tenant, 1)
-		t.under = false
+		t.hasTurn = false
 	}
 }

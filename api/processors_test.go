@@ -19,7 +19,7 @@ import (
 )
 
 // TestOnlyLargeBodiesWaitForProcessor reads bodies while another tenant occupies the only processor. A body of at most
-// atOnce bytes does not wait for the processor.
+// undelayedBytes bytes does not wait for the processor.
 func TestOnlyLargeBodiesWaitForProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,13 +32,13 @@ func TestOnlyLargeBodiesWaitForProcessor(t *testing.T) {
 		}
 		require.True(t, processors.Take(2, 1))
 		began := time.Now()
-		require.NoError(t, read(atOnce), "what is small waits for nobody")
+		require.NoError(t, read(undelayedBytes), "what is small waits for nobody")
 		require.Equal(t, began, time.Now())
-		require.Equal(t, errBusy, read(atOnce+1))
+		require.Equal(t, errBusy, read(undelayedBytes+1))
 		require.Equal(t, processorWait, time.Since(began))
 
 		done := make(chan error)
-		go func() { done <- read(10 * atOnce) }()
+		go func() { done <- read(10 * undelayedBytes) }()
 		synctest.Wait()
 		processors.Give(2, 1)
 		require.NoError(t, <-done)
@@ -53,9 +53,9 @@ func TestSlowBodyDoesNotOccupyProcessor(t *testing.T) {
 		processors := fair.NewShares[metering.TenantID](1)
 		arriving, client := io.Pipe()
 		body := &turns{ctx: t.Context(), body: arriving, processors: processors, tenant: 1}
-		read := func() { _, _ = body.Read(make([]byte, 2*atOnce)) }
+		read := func() { _, _ = body.Read(make([]byte, 2*undelayedBytes)) }
 		go read()
-		_, err := client.Write(make([]byte, 2*atOnce))
+		_, err := client.Write(make([]byte, 2*undelayedBytes))
 		require.NoError(t, err)
 		synctest.Wait()
 		require.False(t, processors.Take(2, 1), "what has come is decoded")
@@ -108,12 +108,12 @@ func TestProcessorIsFreeAfterBodyIsDecoded(t *testing.T) {
 		require.True(t, isFree())
 		return w.Code
 	}
-	require.Equal(t, http.StatusOK, send(`{"text":"`+strings.Repeat("x", atOnce)+`"}`))
+	require.Equal(t, http.StatusOK, send(`{"text":"`+strings.Repeat("x", undelayedBytes)+`"}`))
 	require.Equal(t, []bool{false, false}, decodes)
 	require.Equal(t, []bool{true}, ran)
 	require.Equal(t, http.StatusOK, send(`{"text":""}`))
 	require.Equal(t, []bool{true, true}, decodes)
-	require.Equal(t, http.StatusUnprocessableEntity, send(`{"text":["`+strings.Repeat("x", atOnce)+`"]}`))
+	require.Equal(t, http.StatusUnprocessableEntity, send(`{"text":["`+strings.Repeat("x", undelayedBytes)+`"]}`))
 	require.Equal(t, []bool{false, false}, decodes)
 	require.Empty(t, ran)
 }

@@ -49,7 +49,7 @@ type providerEventOutput struct {
 }
 
 func (s *server) registerProviderEvents() {
-	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
+	huma.Register(s.api, s.receivingProviderEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
 		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
 			"- 200 means that the event is stored. The event is processed once, even if it is delivered several times.\n"+
 			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
@@ -87,6 +87,8 @@ func (s *server) refuseForgers(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
+// storeProviderEvent verifies an event, stores it, and starts the workflow that handles it. An event that belongs to
+// another account or mode is discarded. An event that was already handled starts no workflow.
 func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
 	events, sends := s.Providers[in.Kind].(providers.Events)
 	if !sends {
@@ -103,7 +105,7 @@ func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput)
 	if err != nil {
 		return nil, err
 	}
-	event, ours, err := s.verified(tenant, provider, events, in)
+	event, ours, err := s.verifyProviderEvent(tenant, provider, events, in)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,9 @@ var errForged = errors.New("the event is not signed by the provider")
 
 var errNoEvent = metering.Errorf(codeMalformed, "the body is not a valid event of this provider")
 
-func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *providerEventInput) (event metering.ProviderEvent, ours bool, err error) {
+// verifyProviderEvent verifies the signature of an event. ours is false if the event belongs to another account or
+// mode.
+func (s *server) verifyProviderEvent(tenant metering.TenantID, p metering.Provider, events providers.Events, in *providerEventInput) (event metering.ProviderEvent, ours bool, err error) {
 	signing, err := s.Keyring.Open(tenant, seal.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
 		return event, false, err
@@ -156,8 +160,9 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 	return event, ours, err
 }
 
-// providerEvents documents the signature headers of an operation and skips the validation of its body.
-func (s *server) providerEvents(op huma.Operation) huma.Operation {
+// receivingProviderEvents prepares the operation that receives provider events. It sets the maximum size of the body,
+// skips the validation of the body, refuses forgers before the body is read, and documents the signature headers.
+func (s *server) receivingProviderEvents(op huma.Operation) huma.Operation {
 	op = withBodyUpTo(op, maxProviderEvent)
 	op.Middlewares = append(op.Middlewares, s.refuseForgers)
 	op.SkipValidateBody = true // the signature covers the exact bytes

@@ -136,6 +136,7 @@ func TestOmittedBillsKeepsBillingSettingsOfStripe(t *testing.T) {
 	require.NotContains(t, got, "prod_")
 }
 
+// withMapping returns the body that saves a Stripe provider with a mapping.
 func withMapping(mapping string) string {
 	return `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"` + stripeSecret + `","mapping":` + mapping + `}`
 }
@@ -271,13 +272,16 @@ func delivery(id, kind, more string) string {
 
 const subscriptionUpdated = "customer.subscription.updated"
 
+// eventsPath returns the path to which Stripe sends events for the tenant.
 func (b *bundle) eventsPath() string { return "/v1/provider-webhooks/stripe/" + b.tenant.ID.String() }
 
+// deliver sends a payload with a signature, as Stripe does.
 func (b *bundle) deliver(t testing.TB, path, payload, signature string) answer {
 	t.Helper()
 	return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature)
 }
 
+// signature signs a payload with the stored webhook secret.
 func (b *bundle) signature(payload string) string {
 	return stripetest.Sign([]byte(payload), stripeSecret, b.now())
 }
@@ -400,6 +404,7 @@ func TestStripeEventReturns503WhileTemporalIsUnavailable(t *testing.T) {
 	require.Contains(t, tenantsOf(open), b.tenant.ID, "it is kept, and started when Temporal is back")
 }
 
+// tenantsOf returns the tenant of each event.
 func tenantsOf(events []ledger.KeptEvent) (tenants []metering.TenantID) {
 	for _, e := range events {
 		tenants = append(tenants, e.Tenant)
@@ -414,7 +419,7 @@ func TestForgedStripeEventsAreLimitedPerAddress(t *testing.T) {
 	b := setup(t).striped(t).strict(t, 5)
 	updated := delivery("evt_1", subscriptionUpdated, "")
 	deliver := func(address, path, payload, signature string) answer {
-		return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature, from(address))
+		return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature, forwardedFor(address))
 	}
 	const stripe, forger = "192.0.2.1", "192.0.2.2"
 	for range 10 {

@@ -114,7 +114,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 // shorter.
 const maxMapped = 255
 
-// joined encodes an object as JSON, and adds the additional fields.
+// joined returns the JSON of an object with additional fields.
 func joined(object any, additional map[string]any) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil || len(additional) == 0 {

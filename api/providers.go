@@ -80,13 +80,13 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 	}
 	shown.WebhookURL, shown.WebhookEvents = s.endpointOf(kind, tenant)
 	for _, setting := range kind.Describe().Settings {
-		show(shown.settings, setting, saved)
+		addSetting(shown.settings, setting, saved)
 	}
 	return &providerOutput{shown}, nil
 }
 
-// endpointOf returns the URL to which the provider sends a tenant's events, and the event types. It returns
-// nothing if the provider sends no events.
+// endpointOf returns the URL of this API to which the provider can send a tenant's events, and the event types to
+// send. It returns nothing if providers of this kind send no events.
 func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (url string, types []string) {
 	events, sends := kind.(providers.Events)
 	if !sends {
@@ -108,8 +108,9 @@ type connectablesOutput struct {
 	}
 }
 
-// listConnectable lists the kinds of providers. For a kind that sends events, it adds the endpoint to create
-// at the provider before the provider is saved.
+// listConnectable lists the kinds of providers. For a kind that sends events, the response contains webhook_url and
+// webhook_events. With these values, an operator creates an endpoint at the provider, and then saves the provider
+// with the endpoint's signing secret. listConnectable itself creates nothing.
 func (s *server) listConnectable(ctx context.Context, _ *struct{}) (*connectablesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	active, err := s.Store.Providers.Active(ctx, tenant)
@@ -151,8 +152,8 @@ func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInp
 	return nil, metering.Invalid("path.type", "must be a provider type with a secret that is created here")
 }
 
-// show adds the saved value of a setting. Secrets are not shown.
-func show(shown map[string]any, setting providers.Setting, saved metering.Provider) {
+// addSetting adds the saved value of a setting. Secrets are not shown.
+func addSetting(shown map[string]any, setting providers.Setting, saved metering.Provider) {
 	text := func(value string) {
 		if value != "" {
 			shown[setting.Name] = value
@@ -200,7 +201,7 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	if err := s.refuseForeign(kind.Describe(), in.Body); err != nil {
 		return nil, err
 	}
-	given, err := s.read(kind.Describe(), in.Body)
+	given, err := s.readSettings(kind.Describe(), in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +213,12 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	}
 	identity, err := kind.Validate(ctx, given.Settings, given.Secrets)
 	if err != nil {
-		return nil, given.unvalidated(err)
+		return nil, given.validationError(err)
 	}
-	if err := given.refuseKept(kind.Describe(), identity); err != nil {
+	if err := given.refuseReusedSecret(kind.Describe(), identity); err != nil {
 		return nil, err
 	}
-	out, err := s.keepProvider(ctx, kind.Describe(), identity, given)
+	out, err := s.storeProvider(ctx, kind.Describe(), identity, given)
 	if err == nil && given.made != "" {
 		out.Body.settings[given.made] = given.Call
 	}
@@ -228,8 +229,8 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 // provider, and all tenants call it from the same address.
 const savesOfTenant = 20
 
-// given contains the settings in a request that saves a provider.
-type given struct {
+// sentProvider contains the settings in a request that saves a provider.
+type sentProvider struct {
 	providers.Settings
 	providers.Secrets
 	anew bool               // save a new receiver instead of updating a saved one
@@ -237,8 +238,8 @@ type given struct {
 	last *metering.Provider // saved provider that supplies the event secret; nil: no event secret is reused
 }
 
-// read returns the settings in a body that has passed schema validation.
-func (s *server) read(about providers.Description, body map[string]any) (in given, err error) {
+// readSettings returns the settings in a body that has passed schema validation.
+func (s *server) readSettings(about providers.Description, body map[string]any) (in sentProvider, err error) {
 	in.Now = s.Now()
 	in.anew, _ = body[newReceiver].(bool)
 	for _, setting := range about.Settings {
@@ -264,7 +265,7 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 
 // readText reads the settings of invoice lines from a body. If the body has such a setting, it must also have
 // the setting `bills`.
-func (in *given) readText(about providers.Description, body map[string]any) (err error) {
+func (in *sentProvider) readText(about providers.Description, body map[string]any) (err error) {
 	for _, setting := range about.Settings {
 		if !setting.Use.OfLines() || !isGiven(setting, body) {
 			continue
@@ -299,13 +300,13 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 
 // addSecrets adds the secrets that the body omits. It reuses a saved secret. If no secret is saved, it
 // creates one, provided that Odometer may create secrets for this kind of provider.
-func (s *server) addSecrets(ctx context.Context, about providers.Description, body map[string]any, in *given) error {
+func (s *server) addSecrets(ctx context.Context, about providers.Description, body map[string]any, in *sentProvider) error {
 	for _, setting := range about.Settings {
 		secret := setting.Use == providers.CallSecret || setting.Use == providers.EventSecret
 		if !secret || isGiven(setting, body) {
 			continue
 		}
-		kept, err := s.keepSecret(ctx, about, setting, in)
+		kept, err := s.reuseSecret(ctx, about, setting, in)
 		switch {
 		case err != nil:
 			return err
@@ -319,10 +320,10 @@ func (s *server) addSecrets(ctx context.Context, about providers.Description, bo
 	return nil
 }
 
-// keepSecret reuses the secret of a saved provider of this kind, and reports whether it found one. It prefers
+// reuseSecret copies the secret of a saved provider of this kind to in, and reports whether it found one. It prefers
 // the provider at in.Address, then the active provider, then the last retired one. A new receiver reuses only
 // the secret of the active provider at its address.
-func (s *server) keepSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *given) (kept bool, err error) {
+func (s *server) reuseSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *sentProvider) (kept bool, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	last, err := s.Store.Providers.Last(ctx, tenant, about.Kind, in.Address, in.anew)
 	if metering.CodeOf(err) == metering.CodeNotFound {
@@ -350,9 +351,9 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	return true, nil
 }
 
-// refuseKept returns an error if the reused event secret belongs to another account or mode. The events of
+// refuseReusedSecret returns an error if the reused event secret belongs to another account or mode. The events of
 // this account are signed with a different secret.
-func (in given) refuseKept(about providers.Description, identity providers.Identity) error {
+func (in sentProvider) refuseReusedSecret(about providers.Description, identity providers.Identity) error {
 	setting, has := about.Setting(providers.EventSecret)
 	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {
 		return nil
@@ -360,8 +361,10 @@ func (in given) refuseKept(about providers.Description, identity providers.Ident
 	return metering.Invalid(setting.Location(), "is required, because the saved secret belongs to another account or mode")
 }
 
+// sameMode reports whether two modes are equal. A nil mode equals only a nil mode.
 func sameMode(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
+// mappingOf reads a setting that maps slugs of meters to texts from a request body.
 func mappingOf(setting providers.Setting, value any) (map[string]string, error) {
 	object, _ := value.(map[string]any)
 	mapping := make(map[string]string, len(object))
@@ -403,7 +406,8 @@ func isGiven(setting providers.Setting, body map[string]any) bool {
 	return has && (value != "" || setting.Make != nil)
 }
 
-func (s *server) keepProvider(ctx context.Context, about providers.Description, identity providers.Identity, in given) (*providerOutput, error) {
+// storeProvider encrypts the secrets of a validated provider, stores the provider and returns it as a response.
+func (s *server) storeProvider(ctx context.Context, about providers.Description, identity providers.Identity, in sentProvider) (*providerOutput, error) {
 	who := principalOf(ctx)
 	p := metering.Provider{
 		Kind: about.Kind, Statements: about.Statements, Invoices: about.Invoices, Account: identity.Account, Livemode: livemode(identity.Mode), Address: in.Address,
@@ -464,10 +468,11 @@ func lastFour(secret string) string {
 	return secret[len(secret)-shown:]
 }
 
-// unvalidated converts the error of a failed validation. If the provider did not respond, the result is a
-// refusal, because a provider that cannot be validated is not saved. If the provider refused and Odometer had
-// created the secret, the error names three steps: create a secret, install it in the receiver, save it.
-func (in given) unvalidated(err error) error {
+// validationError converts the error of a failed validation. If the provider did not respond, the result has
+// CodeProviderRefuse, because a provider that cannot be validated is not saved. If the provider refused a secret that
+// Odometer created for this request, the error names three steps: create a secret, install it in the receiver, save
+// it.
+func (in sentProvider) validationError(err error) error {
 	var refused *metering.Error
 	switch {
 	case !errors.As(err, &refused):

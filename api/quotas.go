@@ -36,7 +36,7 @@ func (s *server) registerQuotas() {
 			"- `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.\n"+
 			"- The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.\n"+
 			"- Returns 503 during the first backfill of a meter with a quota."), s.checkQuotas)
-	s.reservations()
+	s.registerReservations()
 	huma.Register(s.api, get("get-entitlements", "/v1/customers/{external_id}/entitlements", QuotasRead, "Get the features and quotas of a customer",
 		"Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed."), s.entitlements)
 	huma.Register(s.api, put("set-plan-features", "/v1/plans/{slug}/features", QuotasWrite, "Set the features of a plan",

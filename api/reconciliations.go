@@ -152,7 +152,7 @@ func (s *server) listReconciliations(ctx context.Context, in *listReconciliation
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {
-			return nil, naming("query.customer", err)
+			return nil, withLocation("query.customer", err)
 		}
 		filter.Customer = c.ID
 	}
@@ -190,14 +190,14 @@ func (s *server) decide(decision billing.Decision) func(context.Context, *decide
 		}
 		m, err := s.meter(ctx, in.Meter)
 		if err != nil {
-			return nil, naming("path.meter", err)
+			return nil, withLocation("path.meter", err)
 		}
 		period, _ := metering.ParsePeriodID(in.Period) // 0 on error; no period has this ID
 		who := principalOf(ctx)
 		decided, err := s.Store.Reconciliations.Decide(ctx, who.Tenant.ID, ledger.ReconciliationKey{Period: period, Meter: m.ID},
 			ledger.Verdict{Decision: decision, Actor: who.Actor, Note: reason}, s.Now())
 		if err != nil {
-			return nil, naming("path.period", err)
+			return nil, withLocation("path.period", err)
 		}
 		return &decideOutput{showReconciliation(decided)}, nil
 	}

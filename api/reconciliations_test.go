@@ -53,6 +53,7 @@ func reasonOfState(state billing.ReconciliationState) billing.ReconciliationReas
 	return billing.ReasonNotBilled
 }
 
+// reconciliations returns a page of reconciliations.
 func (b *bundle) reconciliations(t *testing.T, query string) client.ListReconciliation {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/reconciliation"+query, "")
@@ -62,13 +63,15 @@ func (b *bundle) reconciliations(t *testing.T, query string) client.ListReconcil
 	return list
 }
 
-func decision(period, verb string) string {
+// decisionPath returns the path of a decision about the reconciliation of the meter calls.
+func decisionPath(period, verb string) string {
 	return "/v1/billing/reconciliation/" + period + "/calls/" + verb
 }
 
+// decide sends a decision with its reason.
 func (b *bundle) decide(t *testing.T, period, verb, reason string) (r client.Reconciliation) {
 	t.Helper()
-	a := b.send(t, "POST", decision(period, verb), fmt.Sprintf(`{"reason":%q}`, reason))
+	a := b.send(t, "POST", decisionPath(period, verb), fmt.Sprintf(`{"reason":%q}`, reason))
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &r))
 	return r
@@ -181,10 +184,10 @@ func TestRefusedReconciliationDecisionShowsReason(t *testing.T) {
 			billing.ReconciliationOpen:   "there is nothing to decide: the period's last invoice is not final yet",
 			billing.ReconciliationAgreed: "there is nothing to decide: the invoices bill the reported usage",
 		} {
-			p := b.send(t, "POST", decision(periods[state], verb), `{"reason":"why not"}`).problem(t, 409, "conflict")
+			p := b.send(t, "POST", decisionPath(periods[state], verb), `{"reason":"why not"}`).problem(t, 409, "conflict")
 			require.Equal(t, why, p.Detail)
 		}
-		disputed := decision(periods[billing.ReconciliationDisputed], verb)
+		disputed := decisionPath(periods[billing.ReconciliationDisputed], verb)
 		for body, place := range map[string]string{
 			`{}`: "body", `{"reason":""}`: "body.reason", `{"reason":" \n "}`: "body.reason", `{"reason":"\u0000"}`: "body.reason", `{"reason":7}`: "body.reason",
 			`{"reason":"` + strings.Repeat("ä", 501) + `"}`: "body.reason", `{"reason":"a","note":"b"}`: "body.note",
@@ -193,8 +196,8 @@ func TestRefusedReconciliationDecisionShowsReason(t *testing.T) {
 			require.Equal(t, place, p.Errors[0].Location, body)
 		}
 		for path, place := range map[string]string{
-			decision("per_999999999999", verb):             "path.period",
-			decision("nothing", verb):                      "path.period",
+			decisionPath("per_999999999999", verb):         "path.period",
+			decisionPath("nothing", verb):                  "path.period",
 			strings.Replace(disputed, "calls", "mails", 1): "path.meter",
 			strings.Replace(disputed, "calls", "%00", 1):   "path.meter",
 		} {
@@ -206,7 +209,7 @@ func TestRefusedReconciliationDecisionShowsReason(t *testing.T) {
 	b.decide(t, periods[billing.ReconciliationDisputed], "waive", strings.Repeat("ä", 500))
 
 	other := b.keyOf(t, dbtest.Tenant(t, b.store).ID, metering.ScopeAdmin)
-	a := b.send(t, "POST", decision(periods[billing.ReconciliationWaived], "rebill"), `{"reason":"not mine"}`, other.headers("")...)
+	a := b.send(t, "POST", decisionPath(periods[billing.ReconciliationWaived], "rebill"), `{"reason":"not mine"}`, other.headers("")...)
 	a.problem(t, 404, "not_found")
 	require.Equal(t, `{"data":[],"has_more":false,"next_page_token":null}`, strings.TrimSpace(b.send(t, "GET", "/v1/billing/reconciliation", "", other.headers("")...).body))
 }

@@ -95,6 +95,7 @@ func (s *server) recordOmitted(kind refusedKind) {
 	s.recordRefusal(context.Background(), kind.tenant, e, map[string]any{"omitted": s.refusals.omitted(kind)})
 }
 
+// recordRefusal writes an entry about a refusal to the audit log. A failure is only logged.
 func (s *server) recordRefusal(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry, what map[string]any) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
@@ -135,16 +136,17 @@ type refusedSignIn struct {
 	origin audit.Origin
 }
 
-// auditSignIn records a refused sign-in in the background. If the response waited for the record, its delay
+// auditRefusedSignIn records a refused sign-in in the background. If the response waited for the record, its delay
 // would reveal whether the e-mail belongs to a member. A text that is not an e-mail is not recorded.
-func (s *server) auditSignIn(ctx context.Context, email string) {
-	if !mayBeAMembers(email) {
+func (s *server) auditRefusedSignIn(ctx context.Context, email string) {
+	if !isEmail(email) {
 		return
 	}
-	s.notSignedIn.board(ctx, refusedSignIn{email, audit.Origin{Address: s.addressOf(ctx), RequestID: exchangeOf(ctx).id}})
+	s.failedSignIns.board(ctx, refusedSignIn{email, audit.Origin{Address: s.addressOf(ctx), RequestID: exchangeOf(ctx).id}})
 }
 
-func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map[refusedSignIn]struct{}, error) {
+// auditRefusedSignIns records refused sign-ins in the audit log of each tenant that has a member with the e-mail.
+func (s *server) auditRefusedSignIns(ctx context.Context, refused []refusedSignIn) (map[refusedSignIn]struct{}, error) {
 	ctx = pg.For(ctx, strangers)
 	for _, r := range refused {
 		attempted, err := s.Store.AuditLog.Attempted(ctx, r.email)

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// audited returns the audit entries with this action.
 func (b *bundle) audited(t testing.TB, action string) []metering.AuditEntry {
 	t.Helper()
 	entries, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, access.AuditFilter{Action: action}, 0, 200))

@@ -68,11 +68,13 @@ func (b *bundle) line(t *testing.T, sync metering.Sync) client.SyncLine {
 	return run.Lines[0]
 }
 
+// resolvePath returns the path that resolves a report.
 func resolvePath(report uuid.UUID) string {
 	return "/v1/billing/reports/" + report.String() + "/resolve"
 }
 
-func resolved(state string) string {
+// resolveBody returns a request body that resolves a report with this state.
+func resolveBody(state string) string {
 	return `{"state":"` + state + `","reason":"as its log says"}`
 }
 
@@ -86,7 +88,7 @@ func TestAnOperatorResolvesAReportInDoubt(t *testing.T) {
 			require.EqualValues(t, "in_doubt", b.line(t, sync).State)
 			require.Equal(t, report.String(), b.line(t, sync).ReportId)
 
-			a := b.send(t, "POST", resolvePath(report), resolved(state))
+			a := b.send(t, "POST", resolvePath(report), resolveBody(state))
 			require.Equal(t, 200, a.status, a.body)
 			require.Empty(t, a.body)
 			require.EqualValues(t, state, b.line(t, sync).State)
@@ -111,18 +113,18 @@ func TestOnlyAReportInDoubtIsResolved(t *testing.T) {
 	b := setup(t)
 	_, report := b.inDoubt(t)
 	for _, state := range []string{"accepted", "rejected"} {
-		b.send(t, "POST", resolvePath(uuid.New()), resolved(state)).problem(t, 404, "not_found")
-		b.send(t, "POST", "/v1/billing/reports/7/resolve", resolved(state)).problem(t, 404, "not_found")
-		setup(t).send(t, "POST", resolvePath(report), resolved(state)).problem(t, 404, "not_found")
+		b.send(t, "POST", resolvePath(uuid.New()), resolveBody(state)).problem(t, 404, "not_found")
+		b.send(t, "POST", "/v1/billing/reports/7/resolve", resolveBody(state)).problem(t, 404, "not_found")
+		setup(t).send(t, "POST", resolvePath(report), resolveBody(state)).problem(t, 404, "not_found")
 	}
 	for _, state := range []string{"planned", "sending", "in_doubt", "counted", "billed", "Accepted", ""} {
-		require.Equal(t, "body.state", b.send(t, "POST", resolvePath(report), resolved(state)).problem(t, 422, "invalid").Errors[0].Location, state)
+		require.Equal(t, "body.state", b.send(t, "POST", resolvePath(report), resolveBody(state)).problem(t, 422, "invalid").Errors[0].Location, state)
 	}
 	require.NotEmpty(t, b.send(t, "POST", resolvePath(report), `{}`).problem(t, 422, "invalid").Errors)
 
-	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), resolved("accepted")).status)
+	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), resolveBody("accepted")).status)
 	for _, state := range []string{"accepted", "rejected"} {
-		p := b.send(t, "POST", resolvePath(report), resolved(state)).problem(t, 409, "conflict")
+		p := b.send(t, "POST", resolvePath(report), resolveBody(state)).problem(t, 409, "conflict")
 		require.Equal(t, "the report is accepted; only a report in state in_doubt can be resolved", p.Detail)
 	}
 }
@@ -133,11 +135,11 @@ func TestAReportThatIsBeingSentIsNotResolved(t *testing.T) {
 	b.meter(t, "calls", "call")
 	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1")
 	report := b.planned(t).Leased.ReportID
-	p := b.send(t, "POST", resolvePath(report), resolved("rejected")).problem(t, 409, "conflict")
+	p := b.send(t, "POST", resolvePath(report), resolveBody("rejected")).problem(t, 409, "conflict")
 	require.Equal(t, "the report is sending; only a report in state in_doubt can be resolved", p.Detail)
 }
 
-func TestResolvingAReportAsksForBillingWrite(t *testing.T) {
+func TestResolvingReportRequiresAdminScope(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sync, report := b.inDoubt(t)
@@ -146,9 +148,9 @@ func TestResolvingAReportAsksForBillingWrite(t *testing.T) {
 			continue
 		}
 		as := b.keyOf(t, b.tenant.ID, scope).headers("")
-		b.send(t, "POST", resolvePath(report), resolved("rejected"), as...).problem(t, 403, "forbidden")
+		b.send(t, "POST", resolvePath(report), resolveBody("rejected"), as...).problem(t, 403, "forbidden")
 	}
-	b.send(t, "POST", resolvePath(report), resolved("rejected"), "Authorization: ").problem(t, 401, "unauthorized")
+	b.send(t, "POST", resolvePath(report), resolveBody("rejected"), "Authorization: ").problem(t, 401, "unauthorized")
 	require.EqualValues(t, "in_doubt", b.line(t, sync).State)
 	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, "report.resolve")
 }

@@ -73,6 +73,8 @@ func (x *exchange) setConnection(state ConnectionState) {
 	}
 }
 
+// principalOf returns the authenticated caller of the request. It is the zero Principal if no caller is
+// authenticated.
 func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).principal }
 
 // ServeHTTP assigns a request id, calls the handler of the route, and logs and counts the response.
@@ -96,14 +98,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		failure := recover()
 		if failure != nil {
-			s.survive(out, r, failure)
+			s.answerPanic(out, r, failure)
 		}
 		out.send()
 		for _, end := range slices.Backward(x.ends) {
 			end()
 		}
 		s.auditForbidden(x, out.status)
-		s.account(x, out, began)
+		s.recordExchange(x, out, began)
 		if failure == nil {
 			x.body.drain(r)
 		}
@@ -132,13 +134,14 @@ func validRequestID(id string) bool {
 	return id != "" && len(id) <= maxRequestID && strings.Trim(id, base62+"._-") == ""
 }
 
+// aborted reports whether a handler has aborted its response with http.ErrAbortHandler.
 func aborted(failure any) bool {
 	err, ok := failure.(error)
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-// survive answers a request after its handler has panicked.
-func (s *server) survive(out *recorder, r *http.Request, failure any) {
+// answerPanic responds with an internal error after the handler has panicked, unless the response has already begun.
+func (s *server) answerPanic(out *recorder, r *http.Request, failure any) {
 	x := exchangeOf(r.Context())
 	if aborted(failure) {
 		return
@@ -156,7 +159,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	x.err = err
 	p := problemOf(err)
-	x.address(p, w.Header().Set)
+	x.completeProblem(p, w.Header().Set)
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
 	if err := json.NewEncoder(w).Encode(p); err != nil {
@@ -187,9 +190,9 @@ func (w *silentWriter) Header() http.Header         { return w.header }
 func (w *silentWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (w *silentWriter) WriteHeader(int)             {}
 
-// account logs and counts an exchange. It logs the route instead of the path, because a path can contain a
+// recordExchange logs and counts an exchange. It logs the route instead of the path, because a path can contain a
 // customer's name.
-func (s *server) account(x *exchange, out *recorder, began time.Time) {
+func (s *server) recordExchange(x *exchange, out *recorder, began time.Time) {
 	took := time.Since(began)
 	route := x.request.Pattern
 	if route == "" {
@@ -283,7 +286,7 @@ func (w *recorder) send() {
 		return
 	}
 	w.sent = true
-	w.limit()
+	w.restartWriteDeadline()
 	w.ResponseWriter.WriteHeader(w.status)
 }
 
@@ -309,7 +312,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	}
 	w.wrote = true
 	for part := range slices.Chunk(b, partBytes) {
-		w.limit()
+		w.restartWriteDeadline()
 		if err := w.writePart(part); err != nil {
 			return 0, err
 		}
@@ -338,8 +341,8 @@ func (w *recorder) flush() error {
 	return nil
 }
 
-// limit restarts the time in which the client must accept the next part of the response.
-func (w *recorder) limit() {
+// restartWriteDeadline restarts the time in which the client must accept the next part of the response.
+func (w *recorder) restartWriteDeadline() {
 	_ = w.connection.SetWriteDeadline(time.Now().Add(w.time)) // tests have no connection
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reservations registers the operations of reservations.
-func (s *server) reservations() {
+// registerReservations registers the operations of reservations.
+func (s *server) registerReservations() {
 	const settle = reservationsPath + "/settle"
 	huma.Register(s.api, created(post("reserve-quota", quotasPath+"/reserve", QuotasWrite, "Reserve usage before it happens",
 		"Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.\n\n"+
@@ -215,10 +215,10 @@ func (s *server) settleReservation(ctx context.Context, in *ReservationPath) (*i
 			indexes[i] = i
 		}
 		if repeated {
-			return report(events, indexes, outcomes, nil), nil
+			return ingestResultOf(events, indexes, outcomes, nil), nil
 		}
 		result := s.reportIngest(ctx, events, indexes, outcomes, nil)
-		result.Warnings = append(result.Warnings, batch.unknown(ctx)...)
+		result.Warnings = append(result.Warnings, batch.unknownFieldWarnings(ctx)...)
 		return result, nil
 	})
 }

@@ -17,7 +17,8 @@ import (
 
 const fiftyDays = 50 * 24 * time.Hour
 
-func stamped(at time.Time, key string) string {
+// eventAt returns an event of acme with this time, and with an idempotency key unless key is empty.
+func eventAt(at time.Time, key string) string {
 	event := map[string]any{"event_type": "call", "customer_id": "acme", "timestamp": at.Format(time.RFC3339Nano)}
 	if key != "" {
 		event["idempotency_key"] = key
@@ -33,12 +34,12 @@ func TestKeyedEventOlderThanRetentionIsRejected(t *testing.T) {
 	r := b.replica(t, func(d *api.Deps) { d.Retention = metering.Retention(fiftyDays) })
 	tooOld, justIn := b.now().Add(time.Hour-time.Second-fiftyDays), b.now().Add(time.Hour+time.Minute-fiftyDays)
 
-	p := r.send(t, "POST", "/v1/events", stamped(tooOld, "k")).problem(t, 422, "invalid")
+	p := r.send(t, "POST", "/v1/events", eventAt(tooOld, "k")).problem(t, 422, "invalid")
 	require.Equal(t, "body.timestamp", p.Errors[0].Location)
-	require.Equal(t, 200, r.send(t, "POST", "/v1/events", stamped(tooOld, "")).status, "there is nothing to repeat")
-	require.Equal(t, 200, r.send(t, "POST", "/v1/events", stamped(justIn, "k")).status)
-	require.Equal(t, 200, b.send(t, "POST", "/v1/events", stamped(tooOld, "for ever")).status, "where keys are known for ever")
-	a := r.send(t, "POST", "/v1/events/batch", `{"events":[`+stamped(justIn, "k")+`,`+stamped(tooOld, "l")+`]}`)
+	require.Equal(t, 200, r.send(t, "POST", "/v1/events", eventAt(tooOld, "")).status, "there is nothing to repeat")
+	require.Equal(t, 200, r.send(t, "POST", "/v1/events", eventAt(justIn, "k")).status)
+	require.Equal(t, 200, b.send(t, "POST", "/v1/events", eventAt(tooOld, "for ever")).status, "where keys are known for ever")
+	a := r.send(t, "POST", "/v1/events/batch", `{"events":[`+eventAt(justIn, "k")+`,`+eventAt(tooOld, "l")+`]}`)
 	require.JSONEq(t, `{"accepted":1,"rejected":1,"duplicates":1,"conflicts":0,
 		"warnings":["events[1] is rejected: timestamp must not be more than 1199 hours in the past for an event with an idempotency_key"],
 		"errors":[{"index":1,"code":"timestamp_too_old","message":"timestamp must not be more than 1199 hours in the past for an event with an idempotency_key"}]}`, a.body)
@@ -52,15 +53,15 @@ func TestRequestsThatNeedDroppedEventsAreRefused(t *testing.T) {
 	noon := func(days int) time.Time {
 		return b.now().UTC().Truncate(24*time.Hour).Add(12*time.Hour+7*time.Minute).AddDate(0, 0, -days)
 	}
-	for _, event := range []string{stamped(noon(100), "old"), stamped(noon(3), "young")} {
+	for _, event := range []string{eventAt(noon(100), "old"), eventAt(noon(3), "young")} {
 		require.Equal(t, 200, b.send(t, "POST", "/v1/events", event).status)
 	}
 	dropped, err := store.Maintenance.Retain(t.Context(), b.now().Add(-fiftyDays), b.now())
 	require.NoError(t, err)
 	require.Equal(t, 1, dropped)
 
-	b.send(t, "POST", "/v1/events", stamped(noon(100), "old")).problem(t, 422, "invalid")
-	a := b.send(t, "POST", "/v1/events/batch", `{"events":[`+stamped(noon(100), "old")+`,`+stamped(noon(3), "young")+`]}`)
+	b.send(t, "POST", "/v1/events", eventAt(noon(100), "old")).problem(t, 422, "invalid")
+	a := b.send(t, "POST", "/v1/events/batch", `{"events":[`+eventAt(noon(100), "old")+`,`+eventAt(noon(3), "young")+`]}`)
 	var result struct{ Accepted, Rejected, Duplicates int }
 	require.NoError(t, json.Unmarshal([]byte(a.body), &result))
 	require.Equal(t, 1, result.Accepted)
@@ -84,7 +85,7 @@ func TestRequestsThatNeedDroppedEventsAreRefused(t *testing.T) {
 	}
 	preview := fmt.Sprintf(`{"event_type":"call","start":%q,"end":%q}`, noon(100).Format(time.RFC3339), noon(90).Format(time.RFC3339))
 	require.Equal(t, "body.start", b.send(t, "POST", "/v1/meters/preview", preview).problem(t, 422, "invalid").Errors[0].Location)
-	require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
+	require.EqualValues(t, 1, b.previewMeter(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
 	var page client.EventPage
 	for token, pages := "", 1; pages == 1 || page.HasMore; pages++ {
 		require.LessOrEqual(t, pages, 2, "a key is searched for in all that are kept")

@@ -24,8 +24,8 @@ func (s *server) registerRotations() {
 		"Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.")), s.rotateWebhookSecret)
 }
 
-// watch starts the workflow run of a committed rotation.
-func (s *server) watch(ctx context.Context, r metering.Rotation) {
+// startRotation starts the workflow run of a committed rotation.
+func (s *server) startRotation(ctx context.Context, r metering.Rotation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runWait)
 	defer cancel()
 	if err := workflows.StartRotateCredential(ctx, s.Temporal, r.TenantID, r.ID); err != nil {
@@ -87,7 +87,7 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	if repeated {
 		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
-	s.watch(ctx, begun)
+	s.startRotation(ctx, begun)
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
@@ -120,7 +120,7 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	if repeated {
 		return nil, secretNotRepeated(shown.ID, shown.LastFour)
 	}
-	s.watch(ctx, begun)
+	s.startRotation(ctx, begun)
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
@@ -154,6 +154,6 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 	if repeated {
 		return nil, secretNotRepeated("a secret of "+shown.ID, shown.SecretLastFour)
 	}
-	s.watch(ctx, begun)
+	s.startRotation(ctx, begun)
 	return &createWebhookOutput{createdWebhook{secret, shown}}, nil
 }

@@ -21,6 +21,7 @@ type shownKey struct {
 	ID, Key, Scope, Name string
 }
 
+// rotatableKey creates an API key with this scope.
 func (b *bundle) rotatableKey(t *testing.T, scope metering.Scope) shownKey {
 	t.Helper()
 	a := b.send(t, http.MethodPost, "/v1/api-keys", fmt.Sprintf(`{"name":"to rotate","scope":%q}`, scope))
@@ -28,12 +29,14 @@ func (b *bundle) rotatableKey(t *testing.T, scope metering.Scope) shownKey {
 	return a.key(t)
 }
 
+// key returns the API key in the response.
 func (a answer) key(t *testing.T) (k shownKey) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(a.body), &k))
 	return k
 }
 
+// rotateKey rotates an API key and returns its replacement.
 func (b *bundle) rotateKey(t *testing.T, id, body string, headers ...string) shownKey {
 	t.Helper()
 	a := b.send(t, http.MethodPost, "/v1/api-keys/"+id+"/rotate", body, headers...)
@@ -41,6 +44,7 @@ func (b *bundle) rotateKey(t *testing.T, id, body string, headers ...string) sho
 	return a.key(t)
 }
 
+// accepts reports whether the server accepts a request with the key.
 func (b *bundle) accepts(t *testing.T, key string) bool {
 	t.Helper()
 	return b.send(t, http.MethodGet, "/v1/customers", "", "Authorization: Bearer "+key).status == 200

@@ -55,6 +55,7 @@ func (s *fakeSchedules) GetHandle(_ context.Context, id string) temporal.Schedul
 	return &fakeHandle{schedules: s, id: id}
 }
 
+// fakeHandle reads and changes one schedule.
 type fakeHandle struct {
 	temporal.ScheduleHandle
 	schedules *fakeSchedules

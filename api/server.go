@@ -59,7 +59,7 @@ type Deps struct {
 	CallsPerMinute       int            // per tenant, without requests with events; 0: 6,000
 	TrustedProxies       []netip.Prefix // proxies with a trusted X-Forwarded-For
 	BodyBytes            int64          // maximum memory for tenants' request bodies; 0: 33 MiB
-	BodyTime             time.Duration  // for a body's first 16 KiB to arrive; 0: 10 s
+	BodyTime             time.Duration  // for a body to arrive, plus a second per 16 KiB that have arrived; 0: 10 s
 	AnswerTime           time.Duration  // for a client to accept a part of a response; 0: 30 s
 	AnswersBytes         int64          // maximum memory for responses to tenants; 0: 16 MiB
 	SearchTime           time.Duration  // maximum search time for a page of events; 0: 2 s
@@ -99,7 +99,7 @@ type server struct {
 	firstKept     *keptValues[string, time.Time] // the start of the first billing period, by external ID of the customer
 	metersKept    *keptValues[struct{}, []catalog.DimensionMeter]
 	termsKept     *keptValues[string, []billing.DimensionTerms] // by external ID of the customer
-	notSignedIn   *coalescer[refusedSignIn, struct{}]
+	failedSignIns *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
 	pageKey       []byte
 	requestKey    []byte // hashes requests with an Idempotency-Key
@@ -141,7 +141,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.apiKeys = &coalescer[string, *access.TenantKey]{run: readCredentials(deps.Authentication.Credentials.ByHash), timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, access.Signers]{run: readCredentials(deps.Authentication.Credentials.Signers), timeout: credentialTimeout}
 	s.uses = &coalescer[access.CredentialUse, struct{}]{run: s.recordUses, timeout: credentialTimeout}
-	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
+	s.failedSignIns = &coalescer[refusedSignIn, struct{}]{run: s.auditRefusedSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}
 	if s.listings.recorded, err = simplelru.NewLRU[listing, time.Time](maxListings, nil); err != nil {
@@ -230,7 +230,7 @@ func (s *server) routes() {
 	// The following calls need all operations to be registered.
 	s.describeRefusals()
 	s.describeEmptyParameters()
-	s.messages()
+	s.describeMessages()
 	s.describeFields()
 	adaptToGenerators(s.api.OpenAPI())
 	s.decimals = decimalsOf(s.api.OpenAPI())

@@ -120,7 +120,7 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 		return nil, err
 	}
 	if len(memberships) == 0 {
-		s.auditSignIn(ctx, in.Body.Email)
+		s.auditRefusedSignIn(ctx, in.Body.Email)
 		return nil, errSignIn
 	}
 	s.passwords.succeeded(address, account)
@@ -157,6 +157,7 @@ func (s *server) countSignIn(ctx context.Context, email string) error {
 	return s.countSignInAs(ctx, email)
 }
 
+// countSignInAs counts a sign-in attempt against the limit of the account at the client's address.
 func (s *server) countSignInAs(ctx context.Context, email string) error {
 	if a := s.signIns.take(ctx, "sign-ins:account:"+s.accountAt(ctx, email), signInsByAccount); !a.allowed {
 		return tooMany(a, "too many attempts to sign in to this account from this address")
@@ -174,6 +175,7 @@ func (s *server) addressOf(ctx context.Context) string {
 	return s.failures.addressOf(exchangeOf(ctx).request)
 }
 
+// countSignInFrom counts a sign-in attempt against the limit of the client's address.
 func (s *server) countSignInFrom(ctx context.Context) error {
 	if a := s.signIns.take(ctx, "sign-ins:address:"+s.addressOf(ctx), signInsByAddress); !a.allowed {
 		return tooMany(a, "too many attempts to sign in from this address")
@@ -191,21 +193,21 @@ func (s *server) memberships(ctx context.Context, email string, passwordHash []b
 			return nil, nil
 		}
 	}
-	if !mayBeAMembers(email) {
+	if !isEmail(email) {
 		return nil, nil
 	}
 	return s.Store.People.Memberships(ctx, id, email, passwordHash)
 }
 
-// mayBeAMembers reports whether text is a valid e-mail. Other texts are not looked up, because they can
+// isEmail reports whether text is a valid e-mail. Other texts are not looked up, because they can
 // contain bytes that the database rejects, such as NUL.
-func mayBeAMembers(text string) bool { return metering.ValidEmail("body.email", text) == nil }
+func isEmail(text string) bool { return metering.ValidEmail("body.email", text) == nil }
 
 // beginSession starts a session for the member and returns the session and its token. If the request has a
 // session cookie, beginSession ends that session, because the new cookie replaces the old one.
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
 	now := s.Now()
-	session, err := s.Store.Sessions.Begin(ctx, m, s.replaced(ctx, now), now.Add(sessionLength), now)
+	session, err := s.Store.Sessions.Begin(ctx, m, s.replacedSession(ctx, now), now.Add(sessionLength), now)
 	if err != nil {
 		return session, "", err
 	}
@@ -213,9 +215,9 @@ func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.
 	return session, token, err
 }
 
-// replaced returns the session in the request's session cookie, or nil. Ending this session needs no CSRF
+// replacedSession returns the session in the request's session cookie, or nil. Ending this session needs no CSRF
 // token, because the response replaces the cookie anyway.
-func (s *server) replaced(ctx context.Context, now time.Time) *access.SessionName {
+func (s *server) replacedSession(ctx context.Context, now time.Time) *access.SessionName {
 	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(sessionCookie))
 	if err != nil {
 		return nil
@@ -253,6 +255,7 @@ func (s *server) cookieName(name string) string {
 	return name
 }
 
+// secure reports whether browsers reach the API over https.
 func (s *server) secure() bool { return strings.HasPrefix(s.BaseURL, "https://") }
 
 // csrfToken returns the CSRF token of a session. Other sites do not have the token, because browsers do not
@@ -316,6 +319,7 @@ type logOutOutput struct {
 	}
 }
 
+// loggedOut returns a response that deletes the session cookie.
 func (s *server) loggedOut() *logOutOutput {
 	out := &logOutOutput{SetCookie: s.sessionCookie("", 0)}
 	out.Body.Ended = true

@@ -31,6 +31,7 @@ const password = "correct horse battery staple"
 // email returns an address that no other test uses.
 func email(name string) string { return name + "-" + uuid.NewString() + "@example.com" }
 
+// member stores a new member of a tenant, with the password of the tests.
 func (b *bundle) member(t testing.TB, tenant metering.TenantID, email string, role metering.Role) metering.Member {
 	t.Helper()
 	passwords, err := api.NewPasswords(b.deps.Secret)
@@ -40,6 +41,7 @@ func (b *bundle) member(t testing.TB, tenant metering.TenantID, email string, ro
 	return m
 }
 
+// logInBody returns the request body of a login.
 func logInBody(email, password, tenant string) string {
 	text, _ := json.Marshal(map[string]string{"email": email, "password": password, "tenant_id": tenant})
 	return string(text)
@@ -54,6 +56,7 @@ type signedIn struct {
 	Tenants   []client.SessionTenant
 }
 
+// signedIn returns the session in the response to a login.
 func (a answer) signedIn(t testing.TB) (in signedIn) {
 	t.Helper()
 	require.Equal(t, 200, a.status, a.body)
@@ -61,11 +64,13 @@ func (a answer) signedIn(t testing.TB) (in signedIn) {
 	return in
 }
 
+// logIn logs a member in with the password of the tests.
 func (b *bundle) logIn(t testing.TB, email string) signedIn {
 	t.Helper()
 	return b.send(t, "POST", "/v1/auth/login", logInBody(email, password, ""), "Authorization: ").signedIn(t)
 }
 
+// bearer returns the header with a token.
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
 // whoAmI returns the status of GET /v1/auth/session with the token.
@@ -320,7 +325,7 @@ func TestGuessesBlockOnlyTheirOwnAddress(t *testing.T) {
 	b := setup(t).strict(t, 1_000_000)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
 	logIn := func(password, address string) answer {
-		return b.send(t, "POST", "/v1/auth/login", logInBody(ada.Email, password, ""), "Authorization: ", from(address))
+		return b.send(t, "POST", "/v1/auth/login", logInBody(ada.Email, password, ""), "Authorization: ", forwardedFor(address))
 	}
 	for range 10 {
 		logIn("wrong", "198.51.100.7").problem(t, 401, "unauthorized")
@@ -348,10 +353,10 @@ func TestReplicasCountSignInsAndFailuresTogether(t *testing.T) {
 		send    func(r *bundle) answer
 	}{
 		"sign-ins of an account": {10, func(r *bundle) answer {
-			return r.send(t, "POST", "/v1/auth/login", logInBody(someone, "wrong", ""), "Authorization: ", from("198.51.100.9"))
+			return r.send(t, "POST", "/v1/auth/login", logInBody(someone, "wrong", ""), "Authorization: ", forwardedFor("198.51.100.9"))
 		}},
 		"failures of an address": {12, func(r *bundle) answer {
-			return r.send(t, "GET", "/v1/customers", "", "Authorization: Bearer guess", from("198.51.100.10"))
+			return r.send(t, "GET", "/v1/customers", "", "Authorization: Bearer guess", forwardedFor("198.51.100.10"))
 		}},
 	} {
 		for i := range c.allowed {
@@ -385,6 +390,7 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	b.send(t, "PUT", "/v1/auth/password", `{"current":"x","new":"another password"}`).problem(t, 403, "forbidden")
 }
 
+// cookie logs a member in, and returns the session cookie and the CSRF token.
 func (b *bundle) cookie(t *testing.T, email string) (cookie *http.Cookie, csrf string) {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/auth/login", logInBody(email, password, ""), "Authorization: ")

@@ -27,6 +27,7 @@ func (oneOf[T]) Schema(huma.Registry) *huma.Schema {
 	return schema
 }
 
+// describe registers the schema with an enum for the type T.
 func describe[T set[T]](schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[oneOf[T]]())
 }

@@ -57,6 +57,7 @@ func TestEnumsOfDocumentMatchCode(t *testing.T) {
 	require.Len(t, used, len(sets), "some sets are not in the document")
 }
 
+// valuesOf converts values to texts.
 func valuesOf[T ~string](values []T) (all []string) {
 	for _, v := range values {
 		all = append(all, string(v))
@@ -64,6 +65,7 @@ func valuesOf[T ~string](values []T) (all []string) {
 	return all
 }
 
+// eachEnum calls visit with the values of each enum of a document.
 func eachEnum(document any, visit func([]string)) {
 	switch node := document.(type) {
 	case map[string]any:
@@ -80,6 +82,7 @@ func eachEnum(document any, visit func([]string)) {
 	}
 }
 
+// texts returns the texts of a list.
 func texts(list []any) (texts []string) {
 	for _, value := range list {
 		texts = append(texts, value.(string))

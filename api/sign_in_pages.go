@@ -32,6 +32,7 @@ p::first-letter { text-transform: uppercase }
 {{template "content" .}}</main>
 `
 
+// framed returns the template of a page within pageFrame.
 func framed(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Parse(pageFrame)).Parse(page))
 }

@@ -153,7 +153,7 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 	size := min(in.PageSize, maxReports)
 	statement, err := s.Store.Ledger.Statement(ctx, principalOf(ctx).Tenant.ID, id, ledger.ReportPage{Before: cursor.Before, Limit: size}, s.Now())
 	if err != nil {
-		return nil, naming("path.period", err)
+		return nil, withLocation("path.period", err)
 	}
 	digests, err := s.Store.Ledger.Digests(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {

@@ -119,6 +119,7 @@ type sendings struct {
 	bodies []string
 }
 
+// Flush stores the body that was received so far.
 func (s *sendings) Flush() { s.bodies = append(s.bodies, s.Body.String()) }
 
 // TestBillExportSendsBillsOfEachCustomerSeparately checks that the server sends the bills of a customer as soon as it

@@ -42,6 +42,7 @@ func (b *bundle) explained(t *testing.T, query string) client.Explain {
 	return e
 }
 
+// periods returns acme's billing periods.
 func (b *bundle) periods(t *testing.T) []client.BillingPeriod {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/periods?customer=acme", "")
@@ -51,6 +52,7 @@ func (b *bundle) periods(t *testing.T) []client.BillingPeriod {
 	return list.Data
 }
 
+// statement returns the statement of a billing period.
 func (b *bundle) statement(t *testing.T, period, query string) client.PeriodStatement {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/statements/"+period+query, "")
@@ -60,7 +62,8 @@ func (b *bundle) statement(t *testing.T, period, query string) client.PeriodStat
 	return s
 }
 
-func working(steps []client.Step) (all []string) {
+// stepTexts returns the name, the amount and the unit of each step.
+func stepTexts(steps []client.Step) (all []string) {
 	for _, s := range steps {
 		all = append(all, string(s.Name)+" "+s.Amount.String()+" "+s.Unit)
 	}
@@ -76,7 +79,8 @@ func (b *bundle) accepted(t *testing.T) (report ledger.Report) {
 	return planned.Send[0]
 }
 
-func (b *bundle) receiver(t *testing.T, url string) {
+// saveReceiver saves a webhook provider that receives statements at the URL.
+func (b *bundle) saveReceiver(t *testing.T, url string) {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: []byte("sealed"), ValidatedAt: b.now(),
@@ -97,7 +101,7 @@ func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
 	require.Equal(t, []string{
 		"usage 141.75 units", "included_units 100 units", "overage_units 41.75 units", "overage_rate 0.005 USD", "overage_charge 0.20875 USD",
 		"base_price 10 USD", "exact_charge 10.20875 USD", "charge 10.21 USD",
-	}, working(e.Steps))
+	}, stepTexts(e.Steps))
 	require.Equal(t, [3]string{"141.75", "10.21", "10.21"}, [3]string{e.Usage.String(), e.Charge.String(), e.Amount.String()})
 	usage, charge := e.Steps[0], e.Steps[7]
 	require.Equal(t, "The meter's usage in the period, from 2 events.", usage.Description)
@@ -119,9 +123,9 @@ func TestStatementDeductsAmountsOfPreviousReceiver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
-	b.receiver(t, "https://1.example.com/")
+	b.saveReceiver(t, "https://1.example.com/")
 	former := b.accepted(t)
-	b.receiver(t, "https://2.example.com/")
+	b.saveReceiver(t, "https://2.example.com/")
 	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in total: 10.50
 	b.plan(t)
 
@@ -134,9 +138,9 @@ func TestStatementDeductsAmountsOfPreviousReceiver(t *testing.T) {
 	line := s.Lines[0]
 	require.Equal(t, []string{
 		"charge 10.5 USD", "elsewhere_units 141.75 units", "billed_elsewhere 10.21 USD", "quantity 58.25 units", "amount 0.29 USD",
-	}, working(line.Steps)[7:])
+	}, stepTexts(line.Steps)[7:])
 	part := (*line.Steps[9].Steps)[0]
-	require.Equal(t, []string{"part 10.21 USD"}, working(*line.Steps[9].Steps))
+	require.Equal(t, []string{"part 10.21 USD"}, stepTexts(*line.Steps[9].Steps))
 	require.EqualValues(t, "statement", part.Series.Kind)
 	require.Equal(t, []client.StatementTotal{{Currency: "USD", Amount: "0.29", Adjustments: "0"}}, s.Totals)
 	require.Empty(t, s.Adjustments)
@@ -183,7 +187,7 @@ func TestStatementDeductsAmountsOfPreviousReceiver(t *testing.T) {
 func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
 	t.Helper()
 	b.priced(t)
-	b.receiver(t, "https://1.example.com/")
+	b.saveReceiver(t, "https://1.example.com/")
 	b.accepted(t)
 	month = billing.CalendarPeriod(b.now(), time.UTC)
 	b.ahead.Store(int64(month.End.Add(b.tenant.Grace + time.Hour).Sub(b.now())))
@@ -217,7 +221,7 @@ func TestStatementsShowLateUsageAndItsAdjustment(t *testing.T) {
 	require.Equal(t, [5]string{"141.75", "10.21", "10.21", "158.25", "0.79"}, [5]string{
 		line.Usage.String(), line.Charge.String(), line.Amount.String(), line.LateUsage.String(), line.LateAmount.String(),
 	})
-	require.Equal(t, "amount 0.79 USD", working(line.LateSteps)[len(line.LateSteps)-1])
+	require.Equal(t, "amount 0.79 USD", stepTexts(line.LateSteps)[len(line.LateSteps)-1])
 	require.Nil(t, line.Digest)
 	require.Equal(t, line.LateSteps, b.explained(t, "&period="+*periods[1].Id).LateSteps)
 	_, err := b.store.Ledger.DigestClosed(t.Context(), 1000)
@@ -237,7 +241,7 @@ func TestStatementsShowLateUsageAndItsAdjustment(t *testing.T) {
 		adjusted.Lines[0].Quantity.String(), adjusted.Lines[0].Amount.String(), adjusted.Lines[0].Reason,
 	})
 	require.Equal(t, line.LateSteps, adjusted.Lines[0].Steps)
-	require.Equal(t, []string{"charge 10 USD", "adjustment 0.79 USD", "amount_with_adjustments 10.79 USD"}, working(open.Lines[0].Steps)[7:])
+	require.Equal(t, []string{"charge 10 USD", "adjustment 0.79 USD", "amount_with_adjustments 10.79 USD"}, stepTexts(open.Lines[0].Steps)[7:])
 	require.Equal(t, []client.StatementTotal{{Currency: "USD", Amount: "10.79", Adjustments: "0.79"}}, open.Totals)
 }
 
@@ -245,12 +249,12 @@ func TestRefusedExplanationNamesParameter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
-	b.receiver(t, "https://1.example.com/")
+	b.saveReceiver(t, "https://1.example.com/")
 	b.plan(t)
 	id := *b.periods(t)[0].Id
 	other := setup(t)
 	other.priced(t)
-	other.receiver(t, "https://1.example.com/")
+	other.saveReceiver(t, "https://1.example.com/")
 	other.plan(t)
 	theirs := *other.periods(t)[0].Id
 	month := billing.CalendarPeriod(b.now(), time.UTC)
@@ -288,9 +292,9 @@ func TestAReceiverCanCheckTheAmountOfAStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.priced(t)
-	b.receiver(t, "https://1.example.com/")
+	b.saveReceiver(t, "https://1.example.com/")
 	b.checkStatement(t, "141.75", "10.21")
-	b.receiver(t, "https://2.example.com/")
+	b.saveReceiver(t, "https://2.example.com/")
 	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25")
 	b.checkStatement(t, "58.25", "0.29")
 }
@@ -340,9 +344,9 @@ func TestExplainExampleOfDocsMatchesResponse(t *testing.T) {
 
 	b := setup(t)
 	b.priced(t)
-	b.receiver(t, "https://1.example.com/")
+	b.saveReceiver(t, "https://1.example.com/")
 	b.accepted(t)
-	b.receiver(t, "https://2.example.com/")
+	b.saveReceiver(t, "https://2.example.com/")
 	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25")
 	b.accepted(t)
 	a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls", "")

@@ -81,7 +81,7 @@ func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput)
 		who := principalOf(ctx)
 		run, err := s.findSync(ctx, in.ID)
 		if err == nil {
-			err = notOver(run)
+			err = requireUnfinished(run)
 		}
 		if err != nil {
 			return nil, err
@@ -98,9 +98,9 @@ func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput)
 			return nil, err
 		}
 		if verb.name == cancelVerb && run.Status == metering.SyncSucceeded {
-			return nil, notOver(run)
+			return nil, requireUnfinished(run)
 		}
-		shown, err := s.showOpen(ctx, run)
+		shown, err := s.showSyncProgress(ctx, run)
 		return &steerSyncOutput{steeredSync{shown, open, verb.note}}, err
 	}
 }
@@ -119,7 +119,7 @@ func (s *server) resumeSync(ctx context.Context, by ledger.Steering, _ []uuid.UU
 		return err
 	}
 	if !ended {
-		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
+		return s.recordSteering(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
 	}
 	if err := s.startSync(ctx, tenant, by.Customer); err != nil {
 		s.Log.WarnContext(ctx, "start a resumed sync: Temporal did not answer, a worker starts it", "sync", by.Sync, "error", err)
@@ -132,7 +132,7 @@ func (s *server) retrySync(ctx context.Context, by ledger.Steering, _ []uuid.UUI
 	if _, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now()); err != nil {
 		return err
 	}
-	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
+	return s.recordSteering(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, askedBy(by.Actor, by.Reason)))
 }
 
 // cancelSync cancels the workflow run and fails the customer's open syncs.
@@ -144,21 +144,22 @@ func (s *server) cancelSync(ctx context.Context, by ledger.Steering, open []uuid
 		return unanswered
 	})
 	if unanswered != nil {
-		return s.steered(ctx, by, cancelVerb, unanswered)
+		return s.recordSteering(ctx, by, cancelVerb, unanswered)
 	}
 	return err
 }
 
-// steered records a request to the workflow run in the audit log, unless the run refused the request. err is
-// the result of the request.
-func (s *server) steered(ctx context.Context, by ledger.Steering, verb string, err error) error {
+// recordSteering records a request to the workflow run in the audit log. err is the result of the request, which
+// recordSteering also returns. It records nothing if the run refused the request.
+func (s *server) recordSteering(ctx context.Context, by ledger.Steering, verb string, err error) error {
 	if err != nil && metering.CodeOf(err) != metering.CodeUnavailable {
 		return err
 	}
 	return errors.Join(err, s.Store.Syncs.Steered(ctx, principalOf(ctx).Tenant.ID, by, verb, err == nil))
 }
 
-func notOver(run metering.Sync) error {
+// requireUnfinished returns an error if the sync has ended.
+func requireUnfinished(run metering.Sync) error {
 	if !run.Status.Done() {
 		return nil
 	}

@@ -30,6 +30,7 @@ func (b *bundle) openSync(t *testing.T) client.SyncRun {
 	return run
 }
 
+// readSync returns the current state of a sync.
 func (b *bundle) readSync(t *testing.T, run client.SyncRun) (read client.SyncRun) {
 	t.Helper()
 	a := b.send(t, "GET", run.StatusUrl, "")
@@ -38,11 +39,12 @@ func (b *bundle) readSync(t *testing.T, run client.SyncRun) (read client.SyncRun
 	return read
 }
 
-const whyNot = `{"reason":" because I may\n"}`
+const steerBody = `{"reason":" because I may\n"}`
 
+// steer pauses, resumes or cancels a sync.
 func (b *bundle) steer(t *testing.T, run client.SyncRun, verb string) (steered client.SteeredSync) {
 	t.Helper()
-	a := b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot)
+	a := b.send(t, "POST", run.StatusUrl+"/"+verb, steerBody)
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &steered))
 	return steered
@@ -85,9 +87,9 @@ func TestOpenSyncShowsAttemptsAndLastError(t *testing.T) {
 	require.Contains(t, listed, `"attempts":1,"last_error":"the webhook answered 503"}`)
 }
 
-// TestASyncThatCannotReadTheProviderSaysSo checks a sync that cannot read the provider and thus plans no report.
+// TestSyncShowsWhyProviderCannotBeRead checks a sync that cannot read the provider and thus plans no report.
 // The number of attempts comes from Temporal.
-func TestASyncThatCannotReadTheProviderSaysSo(t *testing.T) {
+func TestSyncShowsWhyProviderCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for code, shown := range map[string]string{
 		string(metering.CodeProviderDown): "Stripe answered 503", "PanicError": "the attempt failed and is retried",
@@ -121,7 +123,7 @@ func TestSyncActionsAreAppliedAndAudited(t *testing.T) {
 	require.NoError(t, err)
 	second := b.openSync(t)
 	require.Nil(t, second.Note)
-	conflict := b.send(t, "POST", first.StatusUrl+"/resume", whyNot).problem(t, 409, "conflict")
+	conflict := b.send(t, "POST", first.StatusUrl+"/resume", steerBody).problem(t, 409, "conflict")
 	require.Equal(t, "the sync is not paused; to try it again at once, use retry", conflict.Detail)
 
 	paused := b.steer(t, first, "pause")
@@ -151,7 +153,7 @@ func TestSyncActionsAreAppliedAndAudited(t *testing.T) {
 	log := b.send(t, "GET", "/v1/audit-log", "").body
 	for verb, sync := range map[string]string{"retry": first.Id, "pause": first.Id, "resume": second.Id, "cancel": second.Id} {
 		require.Contains(t, log, `"action":"sync.`+verb+`","resource":"`+sync+`","reason":"because I may"`)
-		p := b.send(t, "POST", first.StatusUrl+"/"+verb, whyNot).problem(t, 409, "conflict")
+		p := b.send(t, "POST", first.StatusUrl+"/"+verb, steerBody).problem(t, 409, "conflict")
 		require.Equal(t, "the sync has already failed; request another with POST /v1/billing/sync", p.Detail)
 	}
 }
@@ -245,16 +247,16 @@ func TestUnknownSyncIsRefusedAndRetryAndCancelNeedTemporal(t *testing.T) {
 	run := b.openSync(t)
 	for _, verb := range []string{"retry", "pause", "resume", "cancel"} {
 		for _, id := range []string{"7", uuid.NewString()} {
-			b.send(t, "POST", "/v1/billing/syncs/"+id+"/"+verb, whyNot).problem(t, 404, "not_found")
+			b.send(t, "POST", "/v1/billing/syncs/"+id+"/"+verb, steerBody).problem(t, 404, "not_found")
 		}
-		setup(t).send(t, "POST", run.StatusUrl+"/"+verb, whyNot).problem(t, 404, "not_found")
+		setup(t).send(t, "POST", run.StatusUrl+"/"+verb, steerBody).problem(t, 404, "not_found")
 		for _, scope := range scopes {
 			if scope != metering.ScopeAdmin {
-				b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot, b.keyOf(t, b.tenant.ID, scope).headers("")...).problem(t, 403, "forbidden")
+				b.send(t, "POST", run.StatusUrl+"/"+verb, steerBody, b.keyOf(t, b.tenant.ID, scope).headers("")...).problem(t, 403, "forbidden")
 			}
 		}
 		b.temporal.down.Store(true)
-		a := b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot)
+		a := b.send(t, "POST", run.StatusUrl+"/"+verb, steerBody)
 		if verb == "pause" || verb == "resume" {
 			require.Equal(t, 200, a.status, "it is a row")
 		} else {

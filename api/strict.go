@@ -58,7 +58,8 @@ func valueProblem(u usage.UnusableValue) string {
 	return fmt.Sprintf("must have a number with an absolute value below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
 }
 
-// withoutRejected moves the events that rejectBeforeStoring rejects to the batch's rejections.
+// withoutRejected returns the events without those that rejectBeforeStoring rejects, their indexes in the request, and
+// the rejections with the new ones added.
 func (s *server) withoutRejected(ctx context.Context, all []sentEvent, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
 	sent := make([]sentEvent, len(indexes))
 	for i, index := range indexes {

@@ -36,10 +36,10 @@ func progressOf(run metering.Sync, tried ledger.Tried) *SyncProgress {
 	return p
 }
 
-// showOpen converts a sync for a response. For an unfinished sync, it adds the progress. If Temporal does not
+// showSyncProgress converts a sync for a response. For an unfinished sync, it adds the progress. If Temporal does not
 // respond, the fields that only Temporal knows are absent.
-func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, error) {
-	show, err := s.showTried(ctx, []metering.Sync{run})
+func (s *server) showSyncProgress(ctx context.Context, run metering.Sync) (syncRun, error) {
+	show, err := s.syncConverter(ctx, []metering.Sync{run})
 	if err != nil {
 		return syncRun{}, err
 	}
@@ -57,8 +57,8 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 }
 
 // add adds the state of the workflow run to the progress from the database. answered is false if Temporal did not
-// respond, so that the state is unknown. If no report is being sent,
-// Attempts counts the attempts of the run's current step, such as reading the provider's data.
+// respond. The state is then unknown. If no report is being sent, Attempts counts the attempts of the run's current
+// step, such as reading the provider's data.
 func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	p.EngineAnswered = &answered
 	if answered && p.Pause == nil {
@@ -72,10 +72,10 @@ func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	}
 }
 
-// showTried returns a function that converts a sync for a response. For an unfinished sync, the function adds
-// the attempts and the last error of the current report. showTried reads them from the database, for all
+// syncConverter returns a function that converts a sync for a response. For an unfinished sync, the function adds
+// the attempts and the last error of the current report. syncConverter reads them from the database, for all
 // unfinished runs at once.
-func (s *server) showTried(ctx context.Context, runs []metering.Sync) (func(metering.Sync) syncRun, error) {
+func (s *server) syncConverter(ctx context.Context, runs []metering.Sync) (func(metering.Sync) syncRun, error) {
 	var open []metering.CustomerID
 	for _, run := range runs {
 		if !run.Status.Done() {

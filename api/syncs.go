@@ -95,6 +95,7 @@ func (s *server) registerSyncs() {
 		"Syncs are listed newest first. `status` and `customer` filter the list."), s.listSyncs)
 }
 
+// addUnresolved adds the customer's latest unresolved reconciliations to a sync in a response.
 func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID, shown *syncRun) error {
 	list, err := s.Store.Reconciliations.Unresolved(ctx, principalOf(ctx).Tenant.ID, customer, unresolvedShown)
 	for _, u := range list {
@@ -162,7 +163,7 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 		return nil, err
 	}
 	if err := s.startSync(ctx, who.Tenant.ID, c.ID); err != nil {
-		s.withdraw(context.WithoutCancel(ctx), run)
+		s.withdrawSync(context.WithoutCancel(ctx), run)
 		return nil, err
 	}
 	answer, err := s.awaitSync(ctx, run.ID)
@@ -185,13 +186,14 @@ func (s *server) takeUrgent(ctx context.Context, kind string, tenant metering.Te
 	return s.minutes.take(ctx, kind+":"+tenant.String(), urgentRunsOfTenant).allowed && s.minutes.take(ctx, kind, urgentRuns).allowed
 }
 
-// startSync starts the run of a requested sync. The run precedes scheduled syncs while the tenant and all tenants are
-// below their numbers of requests per minute. A request that joins an open run counts too.
+// startSync starts the run of a requested sync. The run precedes scheduled syncs if the tenant is below
+// urgentRunsOfTenant and all tenants together are below urgentRuns. A request that joins an open run counts too.
 func (s *server) startSync(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	return workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, s.takeUrgent(ctx, "syncs", tenant))
 }
 
-func (s *server) withdraw(ctx context.Context, run metering.Sync) {
+// withdrawSync deletes the request of a sync that could not be started.
+func (s *server) withdrawSync(ctx context.Context, run metering.Sync) {
 	if err := s.Store.Syncs.Withdraw(ctx, principalOf(ctx).Tenant.ID, run.ID); err != nil {
 		s.Log.WarnContext(ctx, "the API could not withdraw the sync request", "sync", run.ID, "error", err)
 	}
@@ -235,7 +237,7 @@ func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, er
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.showOpen(ctx, run)
+	shown, err := s.showSyncProgress(ctx, run)
 	if err == nil {
 		err = s.addUnresolved(ctx, run.CustomerID, &shown)
 	}
@@ -281,7 +283,7 @@ func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsO
 	if err != nil {
 		return nil, err
 	}
-	show, err := s.showTried(ctx, runs.Items)
+	show, err := s.syncConverter(ctx, runs.Items)
 	if err != nil {
 		return nil, err
 	}

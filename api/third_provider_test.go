@@ -30,6 +30,7 @@ func (b *bundle) tallied(t testing.TB, base string) *bundle {
 	return b.talliedBy(t, tallytest.New(base))
 }
 
+// talliedBy starts a replica that also has the provider tally, and returns it.
 func (b *bundle) talliedBy(t testing.TB, tally providers.Provider) *bundle {
 	t.Helper()
 	all := registry.New(guard, "")
@@ -148,6 +149,7 @@ type slowReads struct {
 	proceed chan struct{}
 }
 
+// Read reads the customer once proceed is closed.
 func (p slowReads) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	select {
 	case p.began <- q.Customer:

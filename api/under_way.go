@@ -29,11 +29,11 @@ const (
 	maxReading = 2 // reading at once; the rest of the capacity serves other requests
 )
 
-// heavyTurns limits the number of heavy requests and time series that are in progress and that read at once. A long
-// read occupies a processor, of the database or of this process. At most half of the processors execute long reads, so
-// that the long reads of several tenants leave processors to short requests.
+// heavyTurns limits the heavy requests in progress, and the heavy requests and time series that read at the same time.
+// A long read occupies a processor, of the database or of this process. At most half of the processors execute long
+// reads, so that the long reads of several tenants leave processors to short requests.
 type heavyTurns struct {
-	begun   *fair.Shares[metering.TenantID] // up to maxHeavy
+	begun   *fair.Shares[metering.TenantID] // heavy requests in progress, up to maxHeavy
 	reading *fair.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
 	series  *fair.Shares[metering.TenantID] // up to the number of processors, each for one short time series
 	long    *fair.Shares[metering.TenantID] // up to half of the processors, each for a long time series, or for one batch after a request's first

@@ -114,6 +114,7 @@ type takenBy struct {
 	take func()
 }
 
+// Write calls take and writes the part.
 func (w takenBy) Write(b []byte) (int, error) {
 	w.take()
 	return w.ResponseWriter.Write(b)

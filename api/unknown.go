@@ -29,10 +29,10 @@ func filtering(op huma.Operation) huma.Operation {
 	return op
 }
 
-// addedTo makes an operation ignore unknown query parameters. An OIDC issuer can add parameters to its
+// ignoringUnknownQuery makes an operation ignore unknown query parameters. An OIDC issuer can add parameters to its
 // redirect, and a mail program can add tracking parameters to a link.
-func addedTo(op huma.Operation) huma.Operation {
-	op.Metadata["addedTo"] = true
+func ignoringUnknownQuery(op huma.Operation) huma.Operation {
+	op.Metadata["ignoresUnknownQuery"] = true
 	return op
 }
 
@@ -58,7 +58,7 @@ func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 }
 
 func refuseUnknownQuery(op *huma.Operation, raw string) error {
-	if raw == "" || op.Metadata["addedTo"] == true {
+	if raw == "" || op.Metadata["ignoresUnknownQuery"] == true {
 		return nil
 	}
 	query, err := url.ParseQuery(raw)
@@ -104,8 +104,8 @@ func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
 }
 
 // refuseUnusedKey refuses an Idempotency-Key that a POST would ignore, because the caller would expect a
-// repeat to be safe. Other methods are safe to repeat. Requests of billing providers are exempt, because a
-// provider's headers cannot be changed.
+// repeat to be safe. It also refuses a repeated or an empty key. Other methods are safe to repeat. Requests of billing
+// providers are exempt, because a provider's headers cannot be changed.
 func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	const location = "header." + idempotencyHeader
 	keys := request.Header.Values(idempotencyHeader)

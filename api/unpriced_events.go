@@ -70,6 +70,7 @@ func (e *unpricedEvent) isUnpriced(outcome usage.Outcome) bool {
 	return slices.ContainsFunc(e.meter.Terms, func(t billing.Terms) bool { return !t.Rates(e.key) })
 }
 
+// isUnratedBy reports whether the terms apply to the event, and none of their prices by dimension charges it.
 func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 	return t.MeterID == e.meter.ID && t.Period.Contains(e.At) && !t.Terms.Rates(e.key)
 }

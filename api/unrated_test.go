@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// unrated returns a page of the usage without a price.
 func (b *bundle) unrated(t testing.TB, query string) (list client.ListUnratedUsage) {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/unrated"+query, "")

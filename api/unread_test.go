@@ -70,6 +70,7 @@ func TestUnreadExportsAreLimitedAndEnd(t *testing.T) {
 	dbtest.Eventually(t, answers(200)) // the unread exports have ended
 }
 
+// closeAll closes the connections.
 func closeAll(conns []net.Conn) {
 	for _, conn := range conns {
 		conn.Close()

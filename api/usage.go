@@ -139,7 +139,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	by, err := groupedBy(ctx, m)
+	by, err := readGroupBy(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	shown, err := grouped(page)
+	shown, err := showGroups(page)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +187,8 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	return &usageOutput{result}, nil
 }
 
-// windowZone returns the time zone of a request's windows and the current month in it. The
-// zone is nil if the request names none.
+// windowZone returns the time zone of a request's windows, and the current month in that time zone. If the request
+// names no time zone, it returns nil and the current month in the tenant's time zone.
 func (s *server) windowZone(ctx context.Context, name string) (*time.Location, metering.Range, error) {
 	if name == "" {
 		return nil, s.month(ctx), nil
@@ -248,8 +248,8 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	return out, nil
 }
 
-// meterTotal returns one meter's usage. It returns errBackfilling only for this meter, not while other meters
-// are backfilling.
+// meterTotal returns one meter's usage, or errBackfilling during the first backfill of this meter. Backfills of other
+// meters have no effect.
 func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug string, span metering.Range) (metering.Decimal, error) {
 	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
 	if err != nil {

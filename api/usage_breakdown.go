@@ -172,7 +172,7 @@ func readDimensions(ctx context.Context, query *usage.BreakdownQuery) error {
 		case isProperty(name):
 			property = name
 		default:
-			return metering.Invalid("query.by", "must be customer, plan, or properties that the meter groups by; %s", dimensions(query.Meter))
+			return metering.Invalid("query.by", "must be customer, plan, or properties that the meter groups by; %s", availableProperties(query.Meter))
 		}
 		if !slices.Contains(query.Properties, property) {
 			query.Properties = append(query.Properties, property)

@@ -50,6 +50,7 @@ func TestDailyUsageIncludesAllCustomers(t *testing.T) {
 	}
 }
 
+// daily returns the daily usage of this number of days, up to today.
 func (b *bundle) daily(t testing.TB, days int) (daily client.DailyUsage) {
 	t.Helper()
 	a := b.send(t, "GET", fmt.Sprintf("/v1/usage/daily?days=%d", days), "")

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// grouped returns the groups of a page with their windows, subtotals and filters.
-func grouped(page usage.WindowPage) ([]usageGroup, error) {
+// showGroups returns the groups of a page with their windows, subtotals and filters.
+func showGroups(page usage.WindowPage) ([]usageGroup, error) {
 	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
 	for _, g := range page.Groups {
 		subtotals[g.GroupID] = g.Total
@@ -50,7 +50,7 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
 		other := property == metering.OtherProperty && len(m.Version.GroupBy) > 0
 		if !other && !slices.Contains(m.Version.GroupBy, property) {
-			return nil, metering.Invalid(location, "must be a property that the meter groups by; %s", dimensions(m))
+			return nil, metering.Invalid(location, "must be a property that the meter groups by; %s", availableProperties(m))
 		}
 		if given += len(values); given > maxFilters {
 			return nil, metering.Invalid(location, "must have at most %d values together with the other filters", maxFilters)
@@ -71,6 +71,7 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 	return filters, nil
 }
 
+// showGaps converts the gaps of group filters for a response, with warnings about them.
 func showGaps(gaps usage.FilterGaps) FilterGaps {
 	return FilterGaps{gaps.Other, filterWarnings(gaps)}
 }
@@ -86,8 +87,8 @@ func filterWarnings(gaps usage.FilterGaps) (warnings []string) {
 	return warnings
 }
 
-// groupedBy reads the query parameter group_by. It returns nil if the parameter is absent.
-func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err error) {
+// readGroupBy reads the query parameter group_by. It returns nil if the parameter is absent.
+func readGroupBy(ctx context.Context, m metering.Meter) (properties []string, err error) {
 	query := exchangeOf(ctx).request.URL.Query()
 	if !query.Has("group_by") {
 		return nil, nil
@@ -98,7 +99,7 @@ func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err 
 	}
 	for _, name := range splitNames(given, m.Version.GroupBy) {
 		if !slices.Contains(m.Version.GroupBy, name) {
-			return nil, metering.Invalid("query.group_by", "must be properties that the meter groups by; %s", dimensions(m))
+			return nil, metering.Invalid("query.group_by", "must be properties that the meter groups by; %s", availableProperties(m))
 		}
 		properties = append(properties, name)
 	}
@@ -118,8 +119,8 @@ func splitNames(values, known []string) (names []string) {
 	return names
 }
 
-// dimensions returns a text with the properties that a meter groups by.
-func dimensions(m metering.Meter) string {
+// availableProperties returns a text with the properties that a meter groups by.
+func availableProperties(m metering.Meter) string {
 	if len(m.Version.GroupBy) == 0 {
 		return "it has none"
 	}

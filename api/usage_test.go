@@ -25,6 +25,7 @@ func (b *bundle) at(t testing.TB, instant, model string, values ...string) {
 	require.Equal(t, len(values), int(result.Accepted), result.Warnings)
 }
 
+// usage returns acme's usage of the meter calls for a query.
 func (b *bundle) usage(t testing.TB, query string) client.UsageResult {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&"+query, "")

@@ -129,6 +129,7 @@ func requireCharges(ctx context.Context, kinds ...metering.MessageKind) error {
 	return nil
 }
 
+// checkWebhook returns an error if the URL or the description is invalid. A nil value is not checked.
 func (s *server) checkWebhook(url, description *string) error {
 	if url != nil {
 		if err := s.Guard.CheckURL("body.url", *url); err != nil {
@@ -155,7 +156,7 @@ func (s *server) listWebhooks(ctx context.Context, _ *struct{}) (*listWebhooksOu
 	return out, nil
 }
 
-// WebhookPath names a webhook.
+// WebhookPath identifies a webhook in a path.
 type WebhookPath struct {
 	ID string `path:"id" example:"whk_3"`
 }
@@ -354,6 +355,7 @@ type sentOutput struct {
 	}
 }
 
+// sent returns the response to a request that sends a message: the message's id, and the path of its delivery.
 func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 	out := &sentOutput{Status: http.StatusAccepted}
 	out.Body.ID, out.Body.StatusURL = message.String(), "/v1/webhooks/"+p.ID+"/deliveries/"+message.String()
@@ -381,7 +383,7 @@ func (s *server) countRequested(ctx context.Context, id metering.EndpointID) err
 	return nil
 }
 
-// testWebhook sends a message of the kind webhook.test. Workers deliver it like any other message.
+// testWebhook stores a message of the kind webhook.test for the webhook. Workers deliver it like any other message.
 func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput, error) {
 	id, err := in.endpoint()
 	if err != nil {
@@ -400,6 +402,7 @@ func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput,
 	return in.sent(message), nil
 }
 
+// redeliver schedules another delivery of a message. Workers deliver it.
 func (s *server) redeliver(ctx context.Context, in *DeliveryPath) (*sentOutput, error) {
 	who := principalOf(ctx)
 	endpoint, message, err := in.delivery()

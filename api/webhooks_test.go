@@ -20,6 +20,7 @@ import (
 
 const someHook = `{"url":"https://example.com/hook","event_types":["sync.succeeded"]}`
 
+// makeHook creates a webhook.
 func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.CreatedWebhook {
 	t.Helper()
 	a := b.send(t, http.MethodPost, "/v1/webhooks", body, headers...)
@@ -29,7 +30,8 @@ func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.C
 	return made
 }
 
-func (b *bundle) happen(t testing.TB) {
+// recordSync records a completed sync of acme, which creates a message for webhooks.
+func (b *bundle) recordSync(t testing.TB) {
 	t.Helper()
 	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", catalog.CustomerChange{}, b.now())
 	require.NoError(t, err)
@@ -124,7 +126,7 @@ func TestWebhookMessagesCanBeReadAndRedelivered(t *testing.T) {
 	made := b.makeHook(t, someHook)
 	path := "/v1/webhooks/" + made.Id
 	for range 3 {
-		b.happen(t)
+		b.recordSync(t)
 	}
 	a := b.send(t, http.MethodPost, path+"/test", "")
 	require.Equal(t, 202, a.status, a.body)

@@ -100,6 +100,7 @@ func (q *Quotas) Check(ctx context.Context, check QuotaCheck) (CheckResult, erro
 	return CheckResult{QuotaDecision: *decision}, nil
 }
 
+// sendCheck sends one check to the service, without the cache.
 func (q *Quotas) sendCheck(ctx context.Context, check QuotaCheck) (*QuotaDecision, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.options.Timeout)
 	defer cancel()
@@ -124,6 +125,7 @@ func (e *ProblemError) Error() string {
 	return fmt.Sprintf("the service answered %d: %s", e.Status, e.Detail)
 }
 
+// problemError returns the error of an answer that is not a success.
 func problemError(response *http.Response, problem *Problem) error {
 	e := &ProblemError{Status: response.StatusCode, Detail: http.StatusText(response.StatusCode), RetryAfter: retryAfter(response)}
 	if problem != nil {
@@ -185,8 +187,8 @@ type cachedCheck struct {
 	before *big.Rat
 }
 
-// newCheck returns the check with its cache entry, and creates the entry if it is missing. The entry is nil if the cache
-// is disabled or full, or if the amount is invalid.
+// newCheck returns the check with its cache entry, and creates the entry if it is missing. The entry is nil if the
+// cache is disabled or full, or if the amount is invalid.
 func (c *quotaCache) newCheck(check QuotaCheck) *cachedCheck {
 	amount, ok := parseAmount(check.Amount)
 	if c.maxStaleness == 0 || !ok {
@@ -218,6 +220,7 @@ func (c *quotaCache) entry(key string) *cachedQuota {
 	return e
 }
 
+// removeStale removes the entries that are too old to decide and have no request in progress.
 func (c *quotaCache) removeStale() {
 	for key, e := range c.entries {
 		if e.pending == 0 && time.Since(e.sentAt) >= c.maxStaleness {
@@ -226,8 +229,8 @@ func (c *quotaCache) removeStale() {
 	}
 }
 
-// decide returns the decision from the cache. If there is none, the caller asks the service and
-// calls storeAnswer.
+// decide returns the decision from the cache, and counts an allowed amount as used. If the cache has no decision,
+// decide records a request in progress: the caller must ask the service and call storeAnswer.
 func (c *cachedCheck) decide() (QuotaDecision, bool) {
 	if c.entry == nil {
 		return QuotaDecision{}, false
@@ -246,6 +249,8 @@ func (c *cachedCheck) decide() (QuotaDecision, bool) {
 	return QuotaDecision{}, false
 }
 
+// decide returns the decision that the answer implies for an amount. ok is false if the answer is too old or implies no
+// decision. It changes nothing.
 func (e *cachedQuota) decide(amount *big.Rat, now time.Time, maxStaleness time.Duration) (decision QuotaDecision, ok bool) {
 	if e.answer == nil || now.Sub(e.sentAt) >= maxStaleness || e.answer.ResetsAt != nil && !now.Before(*e.answer.ResetsAt) {
 		return decision, false

@@ -40,10 +40,12 @@ const (
 	lost     = -2 // the request is processed, then the connection breaks
 )
 
+// newQuotaService returns a service with one quota of this limit.
 func newQuotaService(limit int64) *quotaService {
 	return &quotaService{limit: limit, held: make(map[string]int64), settled: make(map[string][]client.Event), failures: make(map[string][]int)}
 }
 
+// Do answers a request of the client. s.failures can replace the answer with a failure.
 func (s *quotaService) Do(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
@@ -75,6 +77,8 @@ func (s *quotaService) Do(r *http.Request) (*http.Response, error) {
 	return answer(status, of), nil
 }
 
+// nextFailure records a request and returns its next result in s.failures, or 200 if there is none. last is the last
+// segment of the path.
 func (s *quotaService) nextFailure(last string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,6 +91,7 @@ func (s *quotaService) nextFailure(last string) int {
 	return next[0]
 }
 
+// answer returns a response with a JSON body.
 func answer(status int, of any) *http.Response {
 	text, err := json.Marshal(of)
 	if err != nil {
@@ -99,6 +104,7 @@ func answer(status int, of any) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(bytes.NewReader(text))}
 }
 
+// serve executes an operation, and returns the status and the body of its response.
 func (s *quotaService) serve(last, id string, body []byte) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,6 +136,7 @@ func decoded[T any](body []byte) (in T) {
 	return in
 }
 
+// left returns the units that neither usage nor reservations take, at least 0.
 func (s *quotaService) left() int64 {
 	left := s.limit - s.used
 	for _, amount := range s.held {
@@ -176,6 +183,7 @@ func (s *quotaService) settle(id string, events []client.Event) (int, any) {
 	return http.StatusOK, client.IngestResult{Accepted: int64(len(events))}
 }
 
+// count returns the number of requests with this last segment of the path.
 func (s *quotaService) count(last string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,10 +220,12 @@ func quotasOf(t testing.TB, s *quotaService, onError client.OnError, maxStalenes
 	return q
 }
 
+// calls returns a check of an amount of the meter calls.
 func calls(amount json.Number) client.QuotaCheck {
 	return client.QuotaCheck{Customer: "acme", Meter: "calls", Amount: amount}
 }
 
+// check sends a check through q, and requires that it returns no error.
 func check(t testing.TB, q *client.Quotas, amount json.Number) client.CheckResult {
 	t.Helper()
 	result, err := q.Check(t.Context(), calls(amount))
@@ -238,7 +248,7 @@ func TestNewQuotasRequiresOnErrorAndMaxStaleness(t *testing.T) {
 func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AsksEachTimeWithoutACache", func(t *testing.T) {
+	t.Run("SendsEachCheckWithoutACache", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(2)
 		q := quotasOf(t, s, client.OnErrorDeny, 0)
@@ -252,7 +262,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		}
 	})
 
-	t.Run("SubtractsWhatItHasAllowedFromACachedAnswer", func(t *testing.T) {
+	t.Run("SubtractsAllowedAmountsFromACachedAnswer", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(10)
 		q := quotasOf(t, s, client.OnErrorDeny, time.Hour)
@@ -284,7 +294,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		}
 	})
 
-	t.Run("ForgetsAnAnswerThatIsTooOld", func(t *testing.T) {
+	t.Run("UsesAnAnswerUntilItsAgeIsMaxStaleness", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newQuotaService(10)
@@ -303,7 +313,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		})
 	})
 
-	t.Run("ForgetsAnAnswerAtTheEndOfThePeriod", func(t *testing.T) {
+	t.Run("UsesAnAnswerUntilThePeriodEnds", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newQuotaService(1)
@@ -320,7 +330,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		})
 	})
 
-	t.Run("AllowsAtMostTheRemainingAmountWithinTheBound", func(t *testing.T) {
+	t.Run("AllowsAtMostTheRemainingAmountOfACachedAnswer", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(100)
 		q := quotasOf(t, s, client.OnErrorDeny, time.Hour)
@@ -344,7 +354,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		}
 	})
 
-	t.Run("SubtractsWhatIsAllowedWhileARequestIsUnderWay", func(t *testing.T) {
+	t.Run("SubtractsAmountsOfConcurrentChecks", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newQuotaService(10)
@@ -380,7 +390,7 @@ func TestCheckDecidesFromServiceOrCachedAnswer(t *testing.T) {
 		})
 	}
 
-	t.Run("ReturnsTheErrorOfAWrongRequest", func(t *testing.T) {
+	t.Run("ReturnsAnErrorForAnUnknownMeterOrAnInvalidAmount", func(t *testing.T) {
 		t.Parallel()
 		q := quotasOf(t, newQuotaService(10), client.OnErrorAllow, time.Hour)
 		_, err := q.Check(t.Context(), client.QuotaCheck{Customer: "acme", Meter: "cals", Amount: "1"})
@@ -398,6 +408,7 @@ func usage() client.Reserve {
 	return client.Reserve{Customer: "acme", Amounts: []client.QuotaAmount{{Meter: "calls", Amount: "5"}}}
 }
 
+// recordCall is work that records one event.
 func recordCall(_ context.Context, r *client.HeldReservation) error {
 	return r.Record(client.Event{EventType: "call"})
 }

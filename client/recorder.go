@@ -169,6 +169,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 	return err
 }
 
+// hurry makes run send the buffered events now.
 func (r *Recorder) hurry() {
 	select {
 	case r.wake <- struct{}{}:
@@ -176,6 +177,7 @@ func (r *Recorder) hurry() {
 	}
 }
 
+// run sends the buffered events at each tick and each call of hurry, until ctx ends.
 func (r *Recorder) run(ctx context.Context) {
 	defer close(r.done)
 	tick := time.NewTicker(r.options.Every)
@@ -193,6 +195,7 @@ func (r *Recorder) run(ctx context.Context) {
 	}
 }
 
+// next removes the next batch from the buffer and returns it.
 func (r *Recorder) next() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,6 +238,7 @@ func refused(answer *IngestEventsResponse) bool {
 	return answer != nil && refusesContent(answer.StatusCode())
 }
 
+// refusesContent reports whether a status means that the service refuses a request because of its content.
 func refusesContent(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
@@ -264,6 +268,7 @@ func failureOf(answer *IngestEventsResponse) error {
 	return err
 }
 
+// pauseAfter returns the pause in the header Retry-After of an answer, or 0.
 func pauseAfter(answer *IngestEventsResponse) time.Duration {
 	if answer == nil {
 		return 0
@@ -279,6 +284,7 @@ func retryAfter(response *http.Response) time.Duration {
 	return seconds
 }
 
+// sleep waits for the pause. It returns false if ctx ends first.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -288,6 +294,7 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
+// settle ends a batch that the service has answered, and calls OnRejected for its rejected events.
 func (r *Recorder) settle(batch []Event, rejected []IngestError) {
 	for _, e := range rejected {
 		if e.Index >= 0 && e.Index < int64(len(batch)) {
@@ -297,11 +304,13 @@ func (r *Recorder) settle(batch []Event, rejected []IngestError) {
 	r.forget(len(batch))
 }
 
+// giveUp discards an event that the service refuses, and calls OnRejected.
 func (r *Recorder) giveUp(e Event, err error) {
 	r.options.OnRejected(e, err)
 	r.forget(1)
 }
 
+// failed stores the error of an attempt and calls OnRetry. The events are kept.
 func (r *Recorder) failed(err error) {
 	r.mu.Lock()
 	r.failure = err
@@ -309,6 +318,7 @@ func (r *Recorder) failed(err error) {
 	r.options.OnRetry(err)
 }
 
+// forget subtracts n settled events from the pending ones, and wakes Flush.
 func (r *Recorder) forget(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,10 @@ type service struct {
 	refusal int    // response status for a request with a refused event
 }
 
+// take is a step that accepts the batch.
 func take(http.ResponseWriter) bool { return false }
 
+// fail returns a step that responds with an error.
 func fail(status int) func(http.ResponseWriter) bool {
 	return func(w http.ResponseWriter) bool {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -42,8 +44,10 @@ func fail(status int) func(http.ResponseWriter) bool {
 	}
 }
 
+// cut is a step that closes the connection without a response.
 func cut(http.ResponseWriter) bool { panic(http.ErrAbortHandler) }
 
+// ServeHTTP answers a batch of events according to the script.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,6 +79,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"accepted":%d,"rejected":0,"duplicates":0,"warnings":[],"errors":[]}`, len(batch.Events))
 }
 
+// serve starts the service and returns a client of it.
 func serve(t testing.TB, s *service) *client.ClientWithResponses {
 	t.Helper()
 	s.seen = make(map[string]int)
@@ -87,6 +92,7 @@ func serve(t testing.TB, s *service) *client.ClientWithResponses {
 	return c
 }
 
+// record records n events.
 func record(t testing.TB, r *client.Recorder, n int) {
 	t.Helper()
 	for range n {
@@ -117,7 +123,7 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("MakesKeysInTheOrderOfTime", func(t *testing.T) {
+	t.Run("MakesKeysThatContainTheTime", func(t *testing.T) {
 		t.Parallel()
 		s := &service{script: []func(http.ResponseWriter) bool{take}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{})
@@ -138,7 +144,7 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("SendsEveryEventRecordedFromManySides", func(t *testing.T) {
+	t.Run("SendsEveryEventThatGoroutinesRecord", func(t *testing.T) {
 		t.Parallel()
 		s := &service{script: []func(http.ResponseWriter) bool{take}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Every: time.Millisecond, Batch: 100})
@@ -168,21 +174,21 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("KeepsWhatIsNotAllowedUntilItIs", func(t *testing.T) {
+	t.Run("RepeatsABatchThatIsRefusedWith401Or403Or404", func(t *testing.T) {
 		t.Parallel()
-		var given, failures int
+		var rejected, failures int
 		s := &service{script: []func(http.ResponseWriter) bool{
 			fail(http.StatusUnauthorized), fail(http.StatusForbidden), fail(http.StatusNotFound), take,
 		}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{
-			Every: time.Hour, OnRejected: func(client.Event, error) { given++ }, OnRetry: func(error) { failures++ },
+			Every: time.Hour, OnRejected: func(client.Event, error) { rejected++ }, OnRetry: func(error) { failures++ },
 		})
 		record(t, r, 10)
 		if err := r.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if given != 0 || failures != 3 {
-			t.Fatalf("%d events were given up, and %d failures told of, not 3", given, failures)
+		if rejected != 0 || failures != 3 {
+			t.Fatalf("%d events were rejected, and %d failures were reported, not 3", rejected, failures)
 		}
 		for key, times := range s.seen {
 			if times != 4 {
@@ -191,20 +197,20 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysWhyEventsAreNotSentWhenTimeRunsOut", func(t *testing.T) {
+	t.Run("CloseReturnsWhyEventsAreNotSent", func(t *testing.T) {
 		t.Parallel()
 		for status, want := range map[int]string{http.StatusUnauthorized: "401 Unauthorized: no", http.StatusTooManyRequests: "429 Too Many Requests: no"} {
-			told := make(chan error, 1)
+			reported := make(chan error, 1)
 			s := &service{script: []func(http.ResponseWriter) bool{fail(status)}}
 			r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRetry: func(err error) {
 				select {
-				case told <- err:
+				case reported <- err:
 				default:
 				}
 			}})
 			record(t, r, 1)
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-told; cancel() }()
+			go func() { <-reported; cancel() }()
 			err := r.Close(ctx)
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 events are not sent") || !strings.Contains(err.Error(), want) {
 				t.Fatalf("close gave %v, not %s", err, want)
@@ -212,12 +218,12 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("GivesUpOnlyTheEventThatIsRefused", func(t *testing.T) {
+	t.Run("DropsOnlyTheEventThatIsRefused", func(t *testing.T) {
 		t.Parallel()
 		for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge} {
-			var given []string
+			var rejected []string
 			s := &service{script: []func(http.ResponseWriter) bool{take}, refused: "bad", refusal: status}
-			r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { given = append(given, e.CustomerId) }})
+			r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { rejected = append(rejected, e.CustomerId) }})
 			record(t, r, 3)
 			if err := r.Record(client.Event{EventType: "call", CustomerId: "bad"}); err != nil {
 				t.Fatal(err)
@@ -226,17 +232,17 @@ func TestRecorder(t *testing.T) {
 			if err := r.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(given, []string{"bad"}) || len(s.seen) != 7 {
-				t.Fatalf("after %d, %q were given up, and %d events arrived, not 7", status, given, len(s.seen))
+			if !slices.Equal(rejected, []string{"bad"}) || len(s.seen) != 7 {
+				t.Fatalf("after %d, %q were rejected, and %d events arrived, not 7", status, rejected, len(s.seen))
 			}
 		}
 	})
 
-	t.Run("GivesUpAnEventThatCannotBeEncoded", func(t *testing.T) {
+	t.Run("DropsAnEventThatCannotBeEncoded", func(t *testing.T) {
 		t.Parallel()
-		var given []string
+		var rejected []string
 		s := &service{script: []func(http.ResponseWriter) bool{take}}
-		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { given = append(given, e.CustomerId) }})
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { rejected = append(rejected, e.CustomerId) }})
 		noNumber := json.Number("many")
 		if err := r.Record(client.Event{EventType: "call", CustomerId: "bad", Value: &noNumber}); err != nil {
 			t.Fatal(err)
@@ -245,12 +251,12 @@ func TestRecorder(t *testing.T) {
 		if err := r.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(given, []string{"bad"}) || len(s.seen) != 2 {
-			t.Fatalf("%q were given up, and %d events arrived, not 2", given, len(s.seen))
+		if !slices.Equal(rejected, []string{"bad"}) || len(s.seen) != 2 {
+			t.Fatalf("%q were rejected, and %d events arrived, not 2", rejected, len(s.seen))
 		}
 	})
 
-	t.Run("TellsOfEventsThatAreNeverTaken", func(t *testing.T) {
+	t.Run("CallsOnRejectedForEachRefusedEvent", func(t *testing.T) {
 		t.Parallel()
 		var refused int
 		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusUnprocessableEntity)}}
@@ -264,7 +270,7 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("SaysHowManyEventsAreLostWhenTimeRunsOut", func(t *testing.T) {
+	t.Run("RefusesEventsWhenTheBufferIsFullOrTheRecorderIsClosed", func(t *testing.T) {
 		t.Parallel()
 		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusServiceUnavailable)}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Buffer: 5})

@@ -189,8 +189,9 @@ func (r *HeldReservation) sendExtend(ctx context.Context) error {
 	return nil
 }
 
-// settleOrRelease settles the reservation, or releases it if there are no events. A failed release is only
-// reported, because the reservation expires anyway.
+// settleOrRelease settles the reservation, or releases it if there are no events. If the service refuses the events, it
+// releases the reservation and returns a SettleError. A failed release is only reported, because the reservation
+// expires anyway.
 func (r *HeldReservation) settleOrRelease(ctx context.Context) error {
 	r.mu.Lock()
 	r.ended = true
@@ -209,6 +210,7 @@ func (r *HeldReservation) settleOrRelease(ctx context.Context) error {
 	return &SettleError{r.ID, slices.Clone(r.events), err}
 }
 
+// release releases the reservation. A failure is only reported to OnFailure.
 func (r *HeldReservation) release(ctx context.Context) {
 	if err := withoutCancel(ctx, r.sendRelease); err != nil && !isNotFound(err) {
 		r.quotas.options.OnFailure(err)
@@ -233,6 +235,8 @@ func (r *HeldReservation) sendRelease(ctx context.Context) error {
 	return nil
 }
 
+// sendSettle settles the reservation with its events. If the service does not have the reservation, it stores the
+// events without the reservation.
 func (r *HeldReservation) sendSettle(ctx context.Context) error {
 	batch := EventBatch{Events: r.events}
 	answer, err := r.quotas.client.SettleReservationWithResponse(ctx, r.ID, batch)
@@ -249,7 +253,8 @@ func (r *HeldReservation) sendSettle(ctx context.Context) error {
 	return err
 }
 
-// sendEvents stores the events of a reservation that the service does not have.
+// sendEvents sends the events of a reservation that the service does not have. It returns an error if the service
+// rejects one of the events.
 func (r *HeldReservation) sendEvents(ctx context.Context, batch EventBatch) error {
 	answer, err := r.quotas.client.IngestEventsWithResponse(ctx, batch)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestReserveSettlesOrReleasesReservation(t *testing.T) {
 		})
 	})
 
-	t.Run("SettlesThoughTheContextHasEnded", func(t *testing.T) {
+	t.Run("SettlesAlsoAfterTheContextHasEnded", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(10)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +180,7 @@ func TestReserveSettlesOrReleasesReservation(t *testing.T) {
 		})
 	})
 
-	t.Run("DoesNotCallTheWorkAfterTheContext", func(t *testing.T) {
+	t.Run("DoesNotCallTheWorkAfterTheContextHasEnded", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(10)
 		s.failures["reserve"] = []int{hang}
@@ -206,7 +206,7 @@ func TestReserveSettlesOrReleasesReservation(t *testing.T) {
 		})
 	})
 
-	t.Run("RefusesEventsThatItCannotSettle", func(t *testing.T) {
+	t.Run("RefusesMoreThan1000EventsAndEventsAfterTheEnd", func(t *testing.T) {
 		t.Parallel()
 		s := newQuotaService(10)
 		var kept *client.HeldReservation
@@ -226,6 +226,7 @@ func TestReserveSettlesOrReleasesReservation(t *testing.T) {
 	})
 }
 
+// unexpected returns work that fails the test if it is called.
 func unexpected(t *testing.T) func(context.Context, *client.HeldReservation) error {
 	return func(context.Context, *client.HeldReservation) error {
 		t.Error("the work was called")
@@ -233,6 +234,7 @@ func unexpected(t *testing.T) func(context.Context, *client.HeldReservation) err
 	}
 }
 
+// requireSettled requires that one reservation was settled with this number of events, and that none is held.
 func requireSettled(t *testing.T, s *quotaService, events int) {
 	t.Helper()
 	if len(s.held) != 0 || len(s.settled) != 1 {

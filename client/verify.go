@@ -225,18 +225,21 @@ func (s *statementStep) number(name string, n json.Number) *big.Rat {
 	return parseDecimal(s.path+"/"+name, n)
 }
 
+// compare panics with a *StatementError if a stated number differs from the recomputed one.
 func compare(path string, stated json.Number, exact *big.Rat) {
 	if parseDecimal(path, stated).Cmp(exact) != 0 {
 		panic(&StatementError{Path: path, Stated: string(stated), Recomputed: formatDecimal(exact)})
 	}
 }
 
+// fail panics with a *StatementError about a value that cannot be recomputed.
 func fail(path string, stated json.Number, reason string) {
 	panic(&StatementError{Path: path, Stated: string(stated), Reason: reason})
 }
 
 var plainDecimal = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
+// parseDecimal parses a number in plain digits. It panics with a *StatementError for any other notation.
 func parseDecimal(path string, n json.Number) *big.Rat {
 	if !plainDecimal.MatchString(string(n)) {
 		fail(path, n, "it is not a plain decimal")
@@ -245,6 +248,7 @@ func parseDecimal(path string, n json.Number) *big.Rat {
 	return value
 }
 
+// roundHalfEven returns x, rounded half to even to the number of digits after the decimal point.
 func roundHalfEven(x *big.Rat, digits int) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
 	scaled := new(big.Rat).Mul(x, scale)

@@ -62,8 +62,8 @@ func (s *statementStep) expectedUnit(owner *statementStep, currency string) stri
 	return currency
 }
 
-// expectedEvents returns the number of events of the step, or nil if the number is not recomputed. Only the steps
-// that are listed have one.
+// expectedEvents returns the number of events of the step, or nil if the number is not recomputed. It returns 0 for a
+// step that has no number of events.
 func (s *statementStep) expectedEvents(b breakdown) *big.Rat {
 	switch s.Name {
 	case "usage", "late_usage", "dimension_units":
@@ -78,7 +78,8 @@ func (s *statementStep) expectedEvents(b breakdown) *big.Rat {
 	return new(big.Rat)
 }
 
-// rounded returns the exact amount as the step states it, and checks rounded_to.
+// rounded returns the exact amount, rounded as rounded_to of the step states. It panics with a *StatementError if
+// rounded_to itself is wrong.
 func (s *statementStep) rounded(b breakdown, currency string) *big.Rat {
 	expected, by := s.expectedDecimals(b, currency), s.RoundedTo
 	if s.RoundedTo != expected {

@@ -79,6 +79,7 @@ func (b breakdown) units() *statementStep {
 	return b.get("matched_units", "reported_units", "total_usage", "usage")
 }
 
+// multiply returns the product of the amounts of two steps.
 func (b breakdown) multiply(name, by string) *big.Rat {
 	return new(big.Rat).Mul(b.get(name).stated, b.get(by).stated)
 }
@@ -107,10 +108,12 @@ func sumOfParts(s *statementStep, _ breakdown) *big.Rat {
 	return total
 }
 
+// unitsBeyondIncluded returns the units beyond the included units, at least 0.
 func unitsBeyondIncluded(_ *statementStep, b breakdown) *big.Rat {
 	return larger(new(big.Rat).Sub(b.units().stated, b.get("included_units").stated), new(big.Rat))
 }
 
+// startedPackages returns the number of packages that the charged units reach, rounded up.
 func startedPackages(_ *statementStep, b breakdown) *big.Rat {
 	packages := b.divide(b.get("charged_units").stated, "package_size")
 	whole, rest := new(big.Int).DivMod(packages.Num(), packages.Denom(), new(big.Int))
@@ -120,6 +123,8 @@ func startedPackages(_ *statementStep, b breakdown) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
+// unitCharges returns the charge of the charged units: by percentage, at one price, or as the sum of the tiers. It
+// checks that the units of the tiers add up to the charged units.
 func unitCharges(s *statementStep, b breakdown) *big.Rat {
 	if b.find("percent") != nil {
 		return new(big.Rat).Mul(b.multiply("charged_units", "percent"), big.NewRat(1, 100))
@@ -136,7 +141,7 @@ func unitCharges(s *statementStep, b breakdown) *big.Rat {
 }
 
 // tierUnits returns the charged units within the bounds of the tier. A volume price charges all units in the
-// tier that they reach, so its only tier can be above 1.
+// tier that they reach. A statement then lists only this tier, and its number can be above 1.
 func tierUnits(s *statementStep, b breakdown) *big.Rat {
 	tier, charged := b.owner, b.outer.outer.get("charged_units").stated
 	above, inTier := tier.number("above", tier.Above), charged
@@ -154,7 +159,8 @@ func tierUnits(s *statementStep, b breakdown) *big.Rat {
 	return units
 }
 
-// tierCharge checks that the tier follows the previous tier without a gap.
+// tierCharge returns the units of a tier times its unit price. It checks that the tier follows the previous tier
+// without a gap.
 func tierCharge(s *statementStep, b breakdown) *big.Rat {
 	number, above := s.tierNumber(), s.number("above", s.Above)
 	if previous := b.find("tier"); previous != nil {
@@ -166,7 +172,8 @@ func tierCharge(s *statementStep, b breakdown) *big.Rat {
 	return s.parts.multiply("tier_units", "tier_unit_price")
 }
 
-// tierFlatFee checks that each fee belongs to another tier of unit_charges.
+// tierFlatFee returns the stated fee of a tier. It checks that unit_charges has the tier, and that no two fees belong
+// to one tier.
 func tierFlatFee(s *statementStep, b breakdown) *big.Rat {
 	number, previous := s.tierNumber(), b.find("tier_flat_fee")
 	if previous != nil && number.Cmp(previous.tierNumber()) <= 0 {
@@ -192,6 +199,7 @@ func (s *statementStep) tierNumber() *big.Rat {
 	return number
 }
 
+// fixedFees returns the fee of one event times the number of events.
 func fixedFees(_ *statementStep, b breakdown) *big.Rat {
 	return new(big.Rat).Mul(b.get("fixed_fee").stated, larger(b.units().events, new(big.Rat)))
 }
@@ -239,7 +247,8 @@ func exactCharge(s *statementStep, _ breakdown) *big.Rat {
 	return s.parts.get("usage_charge", "overage_charge").exact
 }
 
-// boundedCharge returns the charge within its bounds. Like every charge, it contains quotients before rounding.
+// boundedCharge returns the base price and the usage charge, limited by the minimum and the maximum charge. It uses the
+// usage charge before rounding.
 func boundedCharge(_ *statementStep, b breakdown) *big.Rat {
 	charge := new(big.Rat).Add(b.get("base_price").stated, b.get("usage_charge", "overage_charge").exact)
 	if least := b.find("minimum_charge"); least != nil {
@@ -251,6 +260,7 @@ func boundedCharge(_ *statementStep, b breakdown) *big.Rat {
 	return charge
 }
 
+// chargeAfterTrial returns the charge before rounding, or 0 in a trial.
 func chargeAfterTrial(_ *statementStep, b breakdown) *big.Rat {
 	if b.find("trial") != nil {
 		return new(big.Rat)
@@ -258,7 +268,8 @@ func chargeAfterTrial(_ *statementStep, b breakdown) *big.Rat {
 	return b.get("exact_charge", "provider_charge").exact
 }
 
-// billedElsewhere returns the sum of all parts. At a provider's price, only the sum is stated.
+// billedElsewhere returns the sum of all parts. If a provider's own price charges the usage, a statement has only the
+// sum, which is then returned as stated.
 func billedElsewhere(s *statementStep, b breakdown) *big.Rat {
 	if len(s.Steps) == 0 && b.find("provider_charge") != nil && b.find("late_usage") == nil {
 		return s.stated
@@ -266,6 +277,7 @@ func billedElsewhere(s *statementStep, b breakdown) *big.Rat {
 	return sumOfParts(s, b)
 }
 
+// remainingAmount returns the charge less the amounts that were already billed, or 0 in a trial.
 func remainingAmount(_ *statementStep, b breakdown) *big.Rat {
 	if b.find("trial") != nil {
 		return new(big.Rat)
@@ -295,7 +307,7 @@ func unitPrice(b breakdown) *big.Rat {
 	return roundHalfEven(b.divide(b.get("unit_charges").lastRate("tier_unit_price"), "per_units"), 12)
 }
 
-// lastRate returns the rate of the last part with one.
+// lastRate returns the rate of the last part that has the step name, or 0.
 func (s *statementStep) lastRate(name string) *big.Rat {
 	last := new(big.Rat)
 	for _, part := range s.parts.steps {

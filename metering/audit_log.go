@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// AuditEntry is a change and its actor. It never contains a secret.
+// AuditEntry is a change, a request without a change or a refused request, with its actor. It never contains a secret.
 type AuditEntry struct {
 	ID        AuditID // counts from 1 for each tenant
 	At        time.Time
@@ -51,8 +51,8 @@ func ParseAuditHead(text string) (h AuditHead, err error) {
 	return h, nil
 }
 
-// Actor is the caller that requests a change: "key_12", "sec_3", "member_12", or "operator" for the
-// command line.
+// Actor is the caller that requests a change, such as "key_12", "sec_3" or "member_12", or one of the constants
+// Operator, Stranger and Scheduler.
 type Actor string
 
 // Operator is the actor of changes by the odometer command.

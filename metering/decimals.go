@@ -22,6 +22,7 @@ const (
 // stay exact.
 type Decimal struct{ d decimal.Decimal }
 
+// limit is the exclusive bound of the absolute value of a parsed number.
 var limit = decimal.New(1, MaxIntegerDigits)
 
 // ParseDecimal parses a JSON number literal, with or without an exponent, with |value| < 10^18 and at most
@@ -64,6 +65,7 @@ func parseMeasured(literal string) (Decimal, error) {
 	return rounded, nil
 }
 
+// parse parses a JSON number literal of at most maxLiteral bytes with |value| < 10^18.
 func parse(literal string) (decimal.Decimal, error) {
 	if len(literal) > maxLiteral {
 		return decimal.Zero, fmt.Errorf("must have at most %d characters", maxLiteral)
@@ -71,6 +73,7 @@ func parse(literal string) (decimal.Decimal, error) {
 	return parseNumber(literal)
 }
 
+// parseNumber is parse without a limit on the length of the literal.
 func parseNumber(literal string) (decimal.Decimal, error) {
 	if !isJSONNumber(literal) {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
@@ -164,7 +167,8 @@ func (x Decimal) DivUp(n int64) Decimal {
 // Div returns x / n for a positive n. The result is exact if the quotient has finitely many
 // decimals. Otherwise, it is rounded half to even. Let k be the larger of places and the number of
 // decimals of x. Rounding the result to at most k decimals gives the same as rounding the exact
-// quotient. So does comparing it with a number of at most k decimals.
+// quotient. Comparing the result with a number of at most k decimals gives the same as comparing the
+// exact quotient.
 //
 // Proof: let q = x / n. A multiple t of 10^-k differs from q by 0 or by at least 10^-k / n. The
 // result has k + b decimals, where b is the bit length of n. It differs from q by at most

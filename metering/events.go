@@ -58,6 +58,7 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return r.Field + " " + r.Message }
 
+// reject returns the Rejection with this code, field and message.
 func reject(code, field, format string, args ...any) *Rejection {
 	return &Rejection{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
@@ -85,14 +86,14 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 		}
 		event.At, event.Dated = at, true
 	}
-	if given(s.Value) {
+	if isSent(s.Value) {
 		value, err := ParseDecimal(string(s.Value))
 		if err != nil {
 			return Event{}, reject("invalid_value", "value", "%s", err)
 		}
 		event.Value = value
 	}
-	if given(s.Properties) {
+	if isSent(s.Properties) {
 		if rejection := judgeProperties(s.Properties); rejection != nil {
 			return Event{}, rejection
 		}
@@ -104,8 +105,10 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 	return event, nil
 }
 
-func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+// isSent reports whether an optional field of a sent event is present and not null.
+func isSent(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 
+// judgeTimestamp parses the timestamp of a sent event, or returns the rejection of the event.
 func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	at, err := ParseTime(text)
 	if err != nil {
@@ -134,13 +137,14 @@ func (s SentEvent) hash(value Decimal) [32]byte {
 	}
 	part(true, s.EventType)
 	part(true, s.CustomerID)
-	part(s.Timestamp != nil, optional(s.Timestamp))
-	part(given(s.Value), value.String())
-	part(given(s.Properties), compact(s.Properties))
+	part(s.Timestamp != nil, textOrEmpty(s.Timestamp))
+	part(isSent(s.Value), value.String())
+	part(isSent(s.Properties), compact(s.Properties))
 	return sha256.Sum256(text)
 }
 
-func optional(text *string) string {
+// textOrEmpty returns the text, or "" for nil.
+func textOrEmpty(text *string) string {
 	if text == nil {
 		return ""
 	}
@@ -174,6 +178,7 @@ func judgeProperties(raw json.RawMessage) *Rejection {
 	return nil
 }
 
+// longExponent reports whether an exponent has more than two digits. rest begins after the e of a number.
 func longExponent(rest []byte) bool {
 	rest = bytes.TrimLeft(rest, "+-")
 	n := 0
@@ -196,6 +201,7 @@ func canonicalNumber(literal string) string {
 	return d.String()
 }
 
+// longExponentIn reports whether a JSON number has an exponent of more than two digits.
 func longExponentIn(literal string) bool {
 	i := strings.IndexAny(literal, "eE")
 	return i >= 0 && longExponent([]byte(literal[i+1:]))

@@ -25,6 +25,7 @@ func sent(t require.TestingT, text string) metering.SentEvent {
 	return s
 }
 
+// judged returns the event that Judge accepts. It fails the test if Judge rejects the event.
 func judged(t require.TestingT, text string) metering.Event {
 	event, rejection := sent(t, text).Judge(now)
 	if rejection != nil {
@@ -223,6 +224,7 @@ func storable(t require.TestingT, properties json.RawMessage) {
 	require.NotRegexp(t, `(?i)\\ud[89a-f]`, alone)
 }
 
+// walk checks the names, texts and depth of a decoded JSON value.
 func walk(t require.TestingT, node any, depth int) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -307,6 +309,7 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	}), anyObject(inner))
 }
 
+// anyObject draws a JSON object with distinct names and these values.
 func anyObject(value *rapid.Generator[string]) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{`"a"`, `"b"`, `"B"`, `"\u0063"`, `"é"`, `"\\u0062"`, `""`}), 0, 4, rapid.ID).Draw(t, "names")

@@ -52,6 +52,7 @@ func (in Invoice) Same(before Invoice) bool {
 		in.FinalizedAt.Equal(before.FinalizedAt) && slices.EqualFunc(in.Lines, before.Lines, InvoiceLine.same)
 }
 
+// same reports whether two invoice lines have the same content.
 func (l InvoiceLine) same(o InvoiceLine) bool {
 	sameReport := l.ReportID == nil && o.ReportID == nil || l.ReportID != nil && o.ReportID != nil && *l.ReportID == *o.ReportID
 	return l.ID == o.ID && l.MeterID == o.MeterID && l.Item == o.Item && l.Price == o.Price && sameReport && l.Proration == o.Proration &&

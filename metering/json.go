@@ -138,6 +138,7 @@ func ShortName(name string) string {
 	return strings.ToValidUTF8(name[:most], "") + "…"
 }
 
+// unescaped returns the text of a valid JSON string literal.
 func unescaped(literal []byte) []byte {
 	var text string
 	_ = json.Unmarshal(literal, &text) // valid JSON

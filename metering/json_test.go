@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// judgedProperties judges an event with these properties.
 func judgedProperties(properties string) (metering.Event, *metering.Rejection) {
 	return metering.SentEvent{EventType: "call", CustomerID: "acme", Properties: json.RawMessage(properties)}.Judge(now)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// filter returns a valid filter with values that are JSON literals.
 func filter(t testing.TB, property string, operator metering.FilterOperator, values ...string) metering.Filter {
 	t.Helper()
 	f := metering.Filter{Property: property, Operator: operator}
@@ -21,6 +22,7 @@ func filter(t testing.TB, property string, operator metering.FilterOperator, val
 	return f
 }
 
+// measure measures an event with the value 7.5 and these properties.
 func measure(t testing.TB, g metering.MeterVersion, properties string) metering.Measurement {
 	t.Helper()
 	e := &metering.Event{Value: metering.MustDecimal("7.5")}

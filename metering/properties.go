@@ -140,6 +140,7 @@ func endOfValue(raw []byte, i int) int {
 	return i
 }
 
+// skipSpace returns the offset of the first byte from offset i on that is not white space.
 func skipSpace(raw []byte, i int) int {
 	for raw[i] <= ' ' {
 		i++
@@ -147,6 +148,7 @@ func skipSpace(raw []byte, i int) int {
 	return i
 }
 
+// firstByte returns the first byte after leading white space, or 0 if there is none.
 func firstByte(raw []byte) byte {
 	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) > 0 {
 		return raw[0]

@@ -218,6 +218,7 @@ func DecideQuota(needs []QuotaNeed) QuotaDecision {
 	return d
 }
 
+// byRemaining orders quotas by their remaining amount, the smallest first. Unlimited quotas are last.
 func byRemaining(a, b QuotaNeed) int {
 	left, right := a.Remaining(), b.Remaining()
 	switch {

@@ -38,8 +38,8 @@ func (SyncStatus) Values() []SyncStatus {
 // Done reports whether the sync has ended.
 func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 
-// Sync is one request to report a customer's usage to the billing provider. Its lines come from a pass of
-// the workflow SyncCustomer that began after the request.
+// Sync is one request to report a customer's usage to the billing provider, with its result. The lines are those of a
+// pass of the workflow SyncCustomer that began after the request.
 type Sync struct {
 	ID           uuid.UUID
 	CustomerID   CustomerID

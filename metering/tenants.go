@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LatePolicy decides whether usage is billed that arrives after its billing period was closed.
+// LatePolicy decides whether late usage is billed: usage that arrives after its billing period was closed.
 type LatePolicy string
 
 const (
@@ -19,7 +19,7 @@ func (LatePolicy) Values() []LatePolicy {
 	return []LatePolicy{AdjustLate, ReportLate}
 }
 
-// ConflictPolicy decides how an event is treated that reuses an idempotency key with different content.
+// ConflictPolicy is the treatment of an event that reuses an idempotency key with different content.
 type ConflictPolicy string
 
 const (
@@ -65,6 +65,7 @@ type InvoiceHold struct {
 // no longer be corrected.
 const maxHold = 30 * 24 * time.Hour
 
+// validateHold returns an error if the deadline of invoice holds is too short or too long.
 func (t Tenant) validateHold() error {
 	const field = "body.invoice_hold.deadline_hours"
 	switch {
@@ -98,7 +99,7 @@ func (t Tenant) Validate() error {
 	return ValidCurrency("body.currency", t.Currency)
 }
 
-// Location returns the tenant's time zone. A name that Validate does not accept returns UTC.
+// Location returns the tenant's time zone, or UTC if Validate does not accept the name.
 func (t Tenant) Location() *time.Location { return Location(t.Timezone) }
 
 // Values returns all scopes.

@@ -157,7 +157,7 @@ func LoadLocation(name string) (*time.Location, error) {
 }
 
 // Location returns the time zone with a name that was validated when it was
-// stored. An unknown name is UTC.
+// stored. It returns UTC for an unknown name.
 func Location(name string) *time.Location {
 	location, err := LoadLocation(name)
 	if err != nil {
@@ -172,8 +172,8 @@ const (
 	ClockLimit   = time.Minute     // beyond this difference, the process makes no decision that depends on the time
 )
 
-// MaxIngestDelay is the time after which a transaction reads every event that was received before. It is longer than
-// a wait in the writer's queue, the writer's deadline and ClockLimit together.
+// MaxIngestDelay is the maximum time from the receipt of an event until other transactions can read the event. It is
+// longer than a wait in the writer's queue, the writer's deadline and ClockLimit together.
 const MaxIngestDelay = 5 * time.Minute
 
 // ClockOffset returns how far a process's clock is ahead of the database's clock; known is false

@@ -44,6 +44,7 @@ func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
 	return w
 }
 
+// hourOf returns the hour window that contains t.
 func hourOf(t time.Time, zone *time.Location) Range {
 	t = t.UTC().Truncate(time.Second)
 	const hour = 3600
@@ -86,9 +87,9 @@ func offset(t time.Time, zone *time.Location) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// offsetChange returns the instant between from (exclusive) and until (inclusive) at which the zone's offset changes. It
-// compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the end of a year in a
-// zone that is defined by a rule.
+// offsetChange returns the instant between from (exclusive) and until (inclusive) at which the zone's offset changes.
+// It compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the end of a year in a zone that is
+// defined by a rule.
 func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, changes bool) {
 	before := offset(from, zone)
 	if offset(until, zone) == before {
@@ -138,6 +139,7 @@ func wholeWindows(r Range, g Granularity, zone *time.Location) Range {
 	return whole
 }
 
+// nonEmpty returns the ranges without the empty ones.
 func nonEmpty(ranges ...Range) []Range {
 	var kept []Range
 	for _, r := range ranges {

@@ -137,10 +137,12 @@ var zones = []string{
 	"America/Nuuk", "Antarctica/Troll", "Pacific/Chatham", "Pacific/Apia", "Pacific/Kwajalein", "Pacific/Kiritimati", "Etc/GMT+12",
 }
 
+// anyZone draws one of zones.
 func anyZone(t *rapid.T) *time.Location {
 	return zone(t, rapid.SampledFrom(zones).Draw(t, "zone"))
 }
 
+// anyInstant draws an instant, often near a change of clocks.
 func anyInstant(t *rapid.T, zone *time.Location) time.Time {
 	first, last := time.Date(1965, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2045, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := time.UnixMicro(rapid.Int64Range(first.UnixMicro(), last.UnixMicro()).Draw(t, "instant")).UTC()

@@ -38,6 +38,7 @@ func answer(w http.ResponseWriter, status int, text string, values ...any) {
 	fmt.Fprintf(w, text, values...)
 }
 
+// send sends a request of the customer acme to the handler and returns the response.
 func send(handler http.Handler, body string) *http.Response {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 	r.Header.Set("X-Customer", "acme")
@@ -79,6 +80,7 @@ type service struct {
 	settled  map[string]json.Number // by the path of the request: a client may repeat a settlement
 }
 
+// ServeHTTP answers the requests of the examples.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/settle"):

@@ -68,6 +68,7 @@ func complete(ctx context.Context, url string, prompt []byte, reservation *clien
 	})
 }
 
+// writeAnswer writes the model's answer, or an error if quotas refused the request or the model failed.
 func writeAnswer(w http.ResponseWriter, answer []byte, err error) {
 	exceeded, failed := new(client.QuotaExceededError), new(client.SettleError)
 	switch {
@@ -77,7 +78,7 @@ func writeAnswer(w http.ResponseWriter, answer []byte, err error) {
 		http.Error(w, "quotas are not available", http.StatusServiceUnavailable)
 	case err != nil && !errors.As(err, &failed):
 		http.Error(w, "the model is not available", http.StatusBadGateway)
-	default: // store the events of an SettleError, and settle them later
+	default: // store the events of a SettleError, and settle them later
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)
 	}

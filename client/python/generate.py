@@ -1,4 +1,4 @@
-"""Makes schema.py, the types of the bodies, and operations.py, a method for each operation, of api/openapi.json."""
+"""Generates schema.py, the types of the bodies, and operations.py, a method for each operation, from api/openapi.json."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def types() -> None:
 
 
 def typed(operation: dict[str, Any]) -> bool:
-    """Pages for browsers and what providers call are nobody's to call from here."""
+    """Reports whether the client gets a method for the operation. Pages for browsers and calls of providers get none."""
     return operation["operationId"] != "receive-provider-event" and answer(operation) != "None"
 
 
@@ -87,13 +87,13 @@ def method(verb: str, path: str, operation: dict[str, Any]) -> str:
 
 
 def argument_name(parameter: dict[str, Any], paths: list[str]) -> str:
-    """Names the argument of a parameter. One with the name of a parameter of the path says where it is."""
+    """Returns the name of a parameter's argument. If a path parameter has the same name, the name gets the location as prefix."""
     name = snake(parameter["name"])
     return f"{parameter['in']}_{name}" if parameter["in"] != "path" and parameter["name"] in paths else name
 
 
 def argument_of(parameter: dict[str, Any], paths: list[str]) -> str:
-    """An object of the query is sent as a parameter for each of its keys."""
+    """Returns the entry of a parameter in a call. An object in the query is sent as a parameter for each of its keys."""
     name = argument_name(parameter, paths)
     return f"**({name} or {{}})" if parameter["schema"].get("type") == "object" else f"{parameter['name']!r}: {name}"
 

@@ -26,7 +26,7 @@ test("a decimal keeps its digits in every answer", async () => {
   assert.deepEqual(comparison.data, { current_total: precise, previous_total: "0", delta: precise, percent_change: "100" });
 });
 
-test("an exported event is the one that was sent", async () => {
+test("an exported event has the value and the properties that were sent", async () => {
   const { data } = await client.GET("/v1/usage/export", { params: { query: { customer } } });
   assert.ok(typeof data === "object");
   assert.equal(data.data[0]?.value, precise);
@@ -60,12 +60,12 @@ test("values by property keep their types, also of a property with the name of a
   assert.deepEqual([data?.charges[0]?.quantity, data?.charges[0]?.charge], ["7", "3"]);
 });
 
-test("a customer of any name is found", async () => {
+test("a customer is found by an ID with special characters", async () => {
   const found = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: customer } } });
   assert.equal(found.data?.external_id, customer);
 });
 
-test("a value of a property is a parameter of its own", async () => {
+test("a filter by a property is sent as a query parameter", async () => {
   const query = { customer, meter: "calls", filter: { "filter.model": "large" } };
   const { error } = await client.GET("/v1/usage", { params: { query } });
   assert.equal(error?.errors[0]?.location, "query.filter.model");

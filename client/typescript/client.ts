@@ -35,7 +35,7 @@ export interface Options extends Omit<ClientOptions, "bodySerializer"> {
  */
 export function createClient({ apiKey, ...options }: Options): Client<paths> {
   const client = createFetchClient<paths>({
-    querySerializer: { object: { style: "form", explode: true } }, // as the document says of its only object, group
+    querySerializer: { object: { style: "form", explode: true } }, // the form of the parameter filter, the only object in a query
     ...options,
     bodySerializer: serialize,
   });

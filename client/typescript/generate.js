@@ -1,5 +1,5 @@
-// Makes schema.gen.ts of the OpenAPI document: its types, with decimals as
-// strings, and the names by which client.ts knows a decimal when it meets one.
+// Generates schema.gen.ts from the OpenAPI document: the types, with decimals as strings, and the names of the fields
+// that exact.ts treats as decimals.
 import { readFile, writeFile } from "node:fs/promises";
 import openapiTS, { astToString } from "openapi-typescript";
 import ts from "typescript";

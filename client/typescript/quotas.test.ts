@@ -120,7 +120,7 @@ function mockClock(t: TestContext): (by: number) => void {
   return (by) => (now += by);
 }
 
-test("a caller decides on failures and on the age of answers", () => {
+test("invalid options are refused", () => {
   const service = new Service(0);
   assert.throws(() => quotasOf(service, { onError: "maybe" as "deny" }), /onError must be allow or deny/);
   assert.throws(() => quotasOf(service, { maxStaleness: -1 }), /maxStaleness must be zero or more/);
@@ -134,7 +134,7 @@ test("without a cache, each check is a request", async () => {
   assert.equal(service.count("check"), 4);
 });
 
-test("a cached answer lacks the amounts that were allowed since", async () => {
+test("later allowed amounts are subtracted from a cached answer", async () => {
   const service = new Service(10);
   const quotas = quotasOf(service, { maxStaleness: HOUR });
   const results = [];
@@ -151,7 +151,7 @@ test("a cached answer lacks the amounts that were allowed since", async () => {
   assert.equal(service.count("check"), 2);
 });
 
-test("checks that are under way at once are subtracted", async () => {
+test("amounts of concurrent checks are subtracted", async () => {
   const service = new Service(10);
   const quotas = quotasOf(service, { maxStaleness: HOUR });
   await Promise.all(Array.from({ length: 4 }, () => quotas.check(calls("2"))));
@@ -167,7 +167,7 @@ test("a denial is repeated for the same or a larger amount", async () => {
   assert.equal((await quotas.check(calls("10"))).allowed, true);
 });
 
-test("an answer is used up to the bound", async (t) => {
+test("an answer is used until its age is maxStaleness", async (t) => {
   const advance = mockClock(t);
   const service = new Service(10);
   const quotas = quotasOf(service, { maxStaleness: 5_000 });
@@ -202,7 +202,7 @@ for (const onError of ["allow", "deny"] as const) {
   });
 }
 
-test("a wrong request is an error", async () => {
+test("a check of an unknown meter is an error", async () => {
   await assert.rejects(quotasOf(new Service(10), { onError: "allow" }).check({ ...calls("1"), meter: "cals" }), ProblemError);
 });
 
@@ -264,7 +264,7 @@ test("a reservation is extended while the work runs", async () => {
 });
 
 for (const [reason, failures, held] of [["not answered", [503, 503, 503, 503, 503], 1], ["refused", [422], 0]] as const) {
-  test(`events whose settlement is ${reason} are returned`, async () => {
+  test(`a settlement that is ${reason} returns the events`, async () => {
     const service = new Service(10);
     service.failures.settle = [...failures];
     await assert.rejects(quotasOf(service, { settleTimeout: 200 }).reserve(usage, recordCall), (error) => {
@@ -284,7 +284,7 @@ test("without an answer, work is denied or its events are stored", async () => {
   assert.equal(service.stored[0]?.idempotency_key, service.stored[1]?.idempotency_key);
 });
 
-test("events that cannot be settled are refused", async () => {
+test("events after the 1000th or after the end of the reservation are refused", async () => {
   const service = new Service(10);
   const reservation = await quotasOf(service).reserve(usage, async (reservation) => {
     for (let i = 0; i < 1_000; i++) await recordCall(reservation);

@@ -92,7 +92,7 @@ export class Quotas {
     return decision;
   }
 
-  /** Returns nothing if the cache is full. */
+  /** Returns the entry of a check, and creates it if it is missing. Returns undefined if the cache is full or the group is no JSON. */
   #entry({ customer, meter, group }: QuotaCheck): CachedQuota | undefined {
     if (unencodable(group)) return undefined;
     const key = JSON.stringify([customer, meter, serialize(sorted(group))]);
@@ -141,7 +141,10 @@ class CachedQuota {
     return { sentAt: performance.now(), before: this.#allowed };
   }
 
-  /** Stores the answer to a request. Without one, allowed is the amount that was allowed all the same. */
+  /**
+   * Ends a request and stores its answer. Without an answer, amount is the amount that onError has allowed, or 0. An
+   * answer to an earlier request does not replace the answer to a later one.
+   */
   storeAnswer({ sentAt, before }: { sentAt: number; before: bigint }, amount: bigint, answer?: QuotaDecision): void {
     this.#pending--;
     if (!answer || answer.allowed) this.#allowed += amount;

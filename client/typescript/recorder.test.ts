@@ -84,7 +84,7 @@ test("repeats a batch with the same keys until it is answered", async () => {
   assert.deepEqual(counts(), Array(10).fill(4));
 });
 
-test("sends every event recorded from many sides", async () => {
+test("sends every event that concurrent functions record", async () => {
   const recorder = recorded(0, { every: 1, batch: 100 });
   const side = async () => {
     for (let i = 0; i < 500; i++) {
@@ -97,7 +97,7 @@ test("sends every event recorded from many sides", async () => {
   assert.deepEqual(counts(), Array(4_000).fill(1));
 });
 
-test("sends by itself what has waited for others", async () => {
+test("sends a batch that is not full when the interval ends", async () => {
   const recorder = recorded(2, { every: 1 });
   const deadline = Date.now() + HANGS;
   while (service.keys.size < 2 && Date.now() < deadline) await new Promise(setImmediate);
@@ -111,7 +111,7 @@ test("halves a batch that is too large", async () => {
   assert.deepEqual(counts(), Array(10).fill(1));
 });
 
-test("keeps what is not allowed until it is", async () => {
+test("repeats a batch that is refused with 401, 403 or 404", async () => {
   service.script = [401, 403, 404, TAKE];
   const rejected: Event[] = [];
   const failures: string[] = [];
@@ -121,7 +121,7 @@ test("keeps what is not allowed until it is", async () => {
   assert.deepEqual(counts(), Array(10).fill(4));
 });
 
-test("waits as long as it is asked to", async () => {
+test("waits as long as Retry-After requires", async () => {
   service.script = [429];
   service.pause = "3600";
   let told = 0;
@@ -136,7 +136,7 @@ test("waits as long as it is asked to", async () => {
 });
 
 for (const status of [400, 413, 422]) {
-  test(`gives up only the event that is refused with ${status}`, async () => {
+  test(`drops only the event that is refused with ${status}`, async () => {
     service.refused = "bad";
     service.refusal = status;
     const rejected: string[] = [];
@@ -149,7 +149,7 @@ for (const status of [400, 413, 422]) {
   });
 }
 
-test("gives up an event that cannot be encoded", async () => {
+test("drops an event that cannot be encoded", async () => {
   const rejected: string[] = [];
   const recorder = recorded(0, { onRejected: (event) => rejected.push(event.customer_id) });
   const endless: Record<string, unknown> = {};
@@ -161,7 +161,7 @@ test("gives up an event that cannot be encoded", async () => {
   assert.deepEqual(counts(), [1]);
 });
 
-test("tells of each event that a batch names", async () => {
+test("calls onRejected for each event that the service rejects", async () => {
   service.rejected = [{ index: 1, code: "timestamp_too_old", message: "too old" }];
   const rejected: string[] = [];
   const recorder = recorded(1, { onRejected: (event, reason) => rejected.push(`${event.customer_id} ${reason}`) });
@@ -170,7 +170,7 @@ test("tells of each event that a batch names", async () => {
   assert.deepEqual(rejected, ["late timestamp_too_old: too old"]);
 });
 
-test("goes on though whoever is told fails", async (t) => {
+test("continues if onRetry or onRejected throws", async (t) => {
   service.script = [503, TAKE];
   service.refused = "bad";
   const logged = t.mock.method(console, "error", () => {});
@@ -184,7 +184,7 @@ test("goes on though whoever is told fails", async (t) => {
   assert.deepEqual(logged.mock.calls.map((each) => each.arguments[0]).sort(), ["onRejected failed", "onRetry failed"]);
 });
 
-test("takes no more than its buffer", async () => {
+test("records no event if the buffer is full or the recorder is closed", async () => {
   service.script = [503];
   const recorder = recorded(5, { buffer: 5 });
   assert.throws(() => recorder.record(call()), BufferFullError);
@@ -192,7 +192,7 @@ test("takes no more than its buffer", async () => {
   assert.throws(() => recorder.record(call()), ClosedError);
 });
 
-test("an event is the one that was recorded", async () => {
+test("sends an event as it was when it was recorded", async () => {
   const event = call();
   const recorder = recorded(0);
   recorder.record(event);
@@ -203,7 +203,7 @@ test("an event is the one that was recorded", async () => {
   assert.equal(service.keys.get("mine"), 1);
 });
 
-test("keys are in the order of time", async () => {
+test("keys are UUIDs that contain the time", async () => {
   const before = Date.now();
   await recorded(1).close(HANGS);
   const [key = ""] = service.keys.keys();
@@ -226,12 +226,12 @@ async function atExit(exitTimeout: number): Promise<string> {
   return said;
 }
 
-test("sends the rest when the program ends", async () => {
+test("sends unsent events when the program ends", async () => {
   assert.equal(await atExit(HANGS), "");
   assert.equal(service.keys.size, 3);
 });
 
-test("says what is lost when the program ends", async () => {
+test("reports lost events when the program ends", async () => {
   service.script = [503];
   assert.match(await atExit(200), /events are lost: 3 events are not sent: (the service answered 503: no|no time was left)/);
 });

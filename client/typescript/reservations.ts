@@ -14,7 +14,7 @@ const MAX_EVENTS = 1_000;
 const FIRST_PAUSE = 100;
 const LONGEST_PAUSE = 30_000;
 const LONGEST_ANSWER = 10_000; // of each request that extends, settles or releases
-const LONGEST_TIMER = 2 ** 31 - 1; // timers that are set to more end at once
+const LONGEST_TIMER = 2 ** 31 - 1; // a timer with a longer delay fires at once
 
 /** A hard quota has less left than an amount. */
 export class QuotaExceededError extends Error {
@@ -61,7 +61,7 @@ export interface HeldReservation {
   record(event: Pick<Event, "event_type"> & Partial<Event>): void;
 }
 
-/** Does the work of Quotas.reserve. */
+/** Implements Quotas.reserve: reserves, calls work, and then settles or releases the reservation. */
 export async function runReserved<Result>(
   client: Client<paths>,
   options: Required<QuotasOptions>,

@@ -68,6 +68,6 @@ test("wrong statements are refused with the messages of the other clients", () =
   }
 });
 
-test("another text is refused", () => {
+test("a text that is not a statement is refused", () => {
   for (const body of ["", "[]", "null", '{"type":"ping"}']) assert.throws(() => verifyStatement(body));
 });

@@ -92,7 +92,7 @@ class Rational {
   floor = () => (this.above - (((this.above % this.below) + this.below) % this.below)) / this.below;
   ceil = () => -new Rational(-this.above, this.below).floor();
 
-  /** Half to even. */
+  /** Returns the number, rounded half to even to the number of digits after the decimal point. */
   round(digits: number): Rational {
     const scale = 10n ** BigInt(digits);
     const scaled = new Rational(this.above * scale, this.below);
@@ -147,7 +147,7 @@ class Step {
     return number;
   }
 
-  /** Returns the exact amount as the step states it, half to even. Checks rounded_to. */
+  /** Returns the exact amount, rounded half to even as rounded_to states. Throws if rounded_to itself is wrong. */
   rounded(b: Breakdown): Rational {
     const stated = text(this.data.rounded_to ?? "absent");
     const expected = this.expectedDecimals(b, stated);
@@ -176,7 +176,7 @@ class Step {
     return "absent";
   }
 
-  /** Returns the number of events, or undefined if it is not recomputed. Only the steps that are listed have one. */
+  /** Returns the number of events, or undefined if it is not recomputed. Returns 0 for a step that has no number of events. */
   expectedEvents(b: Breakdown): Rational | undefined {
     switch (this.data.name) {
       case "usage":
@@ -290,7 +290,7 @@ const unitCharges: Formula = (s, b) => {
 
 /**
  * Returns the charged units within the bounds of the tier. A volume price charges all units in the tier that they
- * reach, so its only tier can be above 1.
+ * reach. A statement then lists only this tier, and its number can be above 1.
  */
 const tierUnits: Formula = (_, b) => {
   const tier = b.owner!;
@@ -302,7 +302,7 @@ const tierUnits: Formula = (_, b) => {
   return !isFirst && !b.outer!.steps.length && inTier.compare(charged) === 0n ? charged : units;
 };
 
-/** Checks that the tier follows the previous tier without a gap. */
+/** Returns the units of a tier times its unit price. Checks that the tier follows the previous tier without a gap. */
 const tierCharge: Formula = (s, b) => {
   const number = s.tierNumber();
   const previous = b.find("tier");
@@ -315,7 +315,9 @@ const tierCharge: Formula = (s, b) => {
   return s.parts.multiply("tier_units", "tier_unit_price");
 };
 
-/** Checks that each fee belongs to another tier of unit_charges. */
+/**
+ * Returns the stated fee of a tier. Checks that unit_charges has the tier, and that no two fees belong to one tier.
+ */
 const tierFlatFee: Formula = (s, b) => {
   const number = s.tierNumber();
   const previous = b.find("tier_flat_fee");
@@ -350,7 +352,10 @@ const dimensionCharge: Formula = (s, b) => {
 /** Returns the charge of a price by dimension before rounding. */
 const exactCharge: Formula = (s) => s.parts.get("usage_charge", "overage_charge").exact;
 
-/** Returns the charge within its bounds. Like every charge, it contains quotients before rounding. */
+/**
+ * Returns the base price and the usage charge, limited by the minimum and the maximum charge. It uses the usage charge
+ * before rounding.
+ */
 const boundedCharge: Formula = (_, b) => {
   const charge = b.get("base_price").stated.add(b.get("usage_charge", "overage_charge").exact);
   const least = b.find("minimum_charge")?.stated ?? charge;
@@ -361,7 +366,10 @@ const boundedCharge: Formula = (_, b) => {
 const remainingAmount: Formula = (_, b) =>
   b.find("trial") ? ZERO : b.get("charge").stated.subtract(b.sum("closed_charge", "only_reported", "billed_elsewhere"));
 
-/** Returns the sum of all parts. At a provider's price, only the sum is stated. */
+/**
+ * Returns the sum of all parts. If a provider's own price charges the usage, a statement has only the sum, which is
+ * then returned as stated.
+ */
 const billedElsewhere: Formula = (s, b) =>
   !s.parts.steps.length && b.find("provider_charge") && !b.find("late_usage") ? s.stated : sumOfParts(s, b);
 

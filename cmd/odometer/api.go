@@ -111,6 +111,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	return serve(ctx, log, endpoints...)
 }
 
+// defaultBase returns the URL of the address on which the API listens.
 func defaultBase(listen string) string {
 	if strings.HasPrefix(listen, ":") {
 		return "http://localhost" + listen
@@ -118,6 +119,7 @@ func defaultBase(listen string) string {
 	return "http://" + listen
 }
 
+// endpoint is an address with the handler of its requests.
 type endpoint struct {
 	address string
 	handler http.Handler

@@ -40,6 +40,8 @@ func verifyAudit(ctx context.Context, env *environment, args []string, out io.Wr
 	return verifyTenants(ctx, store, out)
 }
 
+// auditFlags parses the values of the flags -tenant and -expect. An absent -tenant selects all tenants, and an absent
+// -expect expects nothing.
 func auditFlags(name, noted string) (only metering.TenantID, expected *metering.AuditHead, err error) {
 	if name != "" {
 		var ok bool
@@ -57,6 +59,7 @@ func auditFlags(name, noted string) (only metering.TenantID, expected *metering.
 	return only, &head, err
 }
 
+// verifyTenants verifies the audit logs of all tenants. It returns errBrokenLog if at least one of them is broken.
 func verifyTenants(ctx context.Context, store *db.DB, out io.Writer) error {
 	const atOnce = 100
 	var last metering.TenantID
@@ -83,6 +86,7 @@ func verifyTenants(ctx context.Context, store *db.DB, out io.Writer) error {
 	}
 }
 
+// verifyTenant verifies one audit log, and prints its breaks, or its head if it is intact.
 func verifyTenant(ctx context.Context, store *db.DB, tenant metering.TenantID, expected *metering.AuditHead, out io.Writer) error {
 	head, breaks, err := store.AuditLog.Verify(ctx, tenant, expected)
 	if err != nil {

@@ -28,6 +28,7 @@ type busy struct {
 	address string
 }
 
+// newBusy starts the proxy in front of a Temporal server.
 func newBusy(t *testing.T, temporal string) *busy {
 	t.Helper()
 	conn, err := grpc.NewClient(temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -46,6 +47,7 @@ func newBusy(t *testing.T, temporal string) *busy {
 	return b
 }
 
+// answer forwards a request, and replaces the answer with DeadlineExceeded if givesUp returns true.
 func (b *busy) answer(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	answer, err := handle(ctx, request)
 	change, ok := request.(interface{ GetRequestId() string })
@@ -55,6 +57,7 @@ func (b *busy) answer(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
 	return nil, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
 }
 
+// givesUp reports whether this is the first attempt of the request.
 func (b *busy) givesUp(requestID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,6 +21,7 @@ func aheadOf(database time.Time) time.Duration {
 	return now().Sub(database)
 }
 
+// ahead returns the duration in the file CLOCK_AHEAD_FILE.
 func ahead() time.Duration {
 	text, err := os.ReadFile(os.Getenv("CLOCK_AHEAD_FILE"))
 	if err != nil {

@@ -53,7 +53,8 @@ func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics pro
 	return c
 }
 
-// compare reads the database's clock, and logs an error if the difference exceeds metering.ClockWarning.
+// compare reads the database's clock, and logs an error if the clocks differ by more than metering.ClockWarning or have
+// never been compared.
 func (c *clockWatch) compare(ctx context.Context) {
 	if err := c.readDatabase(ctx); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "the process cannot read the database's clock", "error", err)
@@ -63,6 +64,7 @@ func (c *clockWatch) compare(ctx context.Context) {
 	}
 }
 
+// readDatabase stores a reading of the database's clock.
 func (c *clockWatch) readDatabase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()

@@ -54,7 +54,7 @@ type connection struct {
 
 	all    *connections
 	prefix string // "": of a trusted proxy
-	known  bool   // a previous request had a verified sender
+	known  bool   // the current or a previous request had a verified sender
 	asks   bool   // a request with an unverified sender is in progress
 	gone   bool
 }
@@ -99,6 +99,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
+// prefixOf returns the address prefix of a connection, or "" for a trusted proxy.
 func (c *connections) prefixOf(conn net.Conn) string {
 	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -140,7 +141,7 @@ func (c *connections) largestPrefix() (largest string) {
 }
 
 // closeOldest closes a connection of the prefix: the oldest one with the lowest rank. It reports whether the
-// prefix had a closeable connection.
+// prefix had a closeable connection. In both cases, it counts and logs that a bound is reached.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	if n := c.noRoom.Add(time.Now()); n > 0 {
@@ -160,6 +161,7 @@ func (c *connections) closeOldest(bound, prefix string) bool {
 	return false
 }
 
+// remove no longer counts a connection as open. Repeating it changes nothing.
 func (c *connections) remove(conn *connection) {
 	if conn.gone {
 		return

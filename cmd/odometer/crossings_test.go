@@ -110,6 +110,7 @@ func TestDrillEachCrossingIsNotifiedOnce(t *testing.T) {
 	t.Logf("%d deliveries of %d messages", received.deliveries, len(received.messages))
 }
 
+// listFirings returns all firings of an alert.
 func listFirings(r *replicas, alert string) (all []client.Firing) {
 	r.Helper()
 	for query := "?page_size=200"; ; {

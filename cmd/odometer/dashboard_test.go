@@ -189,6 +189,7 @@ func caller(t *testing.T, api, key string) func(method, path, body string) strin
 	}
 }
 
+// makeOwner invites the owner and accepts the invitation with a password.
 func makeOwner(t *testing.T, call func(method, path, body string) string) {
 	t.Helper()
 	var invitation struct{ Token string }

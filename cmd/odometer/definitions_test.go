@@ -149,6 +149,7 @@ func TestEachUsageReadUsesOneMeterDefinitionDuringChanges(t *testing.T) {
 	requireRecounted(t, conn, "llm", lastDefinitionInSQL)
 }
 
+// send sends batches of modelCalls, each with new keys, until the test is over.
 func (r *redefinition) send(sender int) {
 	for n := 0; !r.over.Load(); n++ {
 		events := make([]map[string]any, len(modelCalls))
@@ -217,6 +218,7 @@ func (r *redefinition) change(n int) {
 	r.applied.Store(int64(n))
 }
 
+// get reads a URL of the API into answer. It reports whether the request succeeded.
 func (r *redefinition) get(url string, answer any) bool {
 	status, body := call(r.T, "GET", url, r.key, "")
 	if status != http.StatusOK {

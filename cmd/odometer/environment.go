@@ -36,6 +36,7 @@ type environment struct {
 	problems []string
 }
 
+// problemf adds an error about a setting, unless it was already added.
 func (e *environment) problemf(name, format string, args ...any) {
 	if problem := name + " " + fmt.Sprintf(format, args...); !slices.Contains(e.problems, problem) {
 		e.problems = append(e.problems, problem)
@@ -221,6 +222,7 @@ func (e *environment) workflowsURL(namespace string) string {
 	return ui + "/namespaces/" + url.PathEscape(cmp.Or(namespace, client.DefaultNamespace)) + "/workflows"
 }
 
+// flag returns a setting that is true or false. It is false if the variable is not set.
 func (e *environment) flag(name string) bool {
 	text := e.get(name)
 	if text == "" {

@@ -36,6 +36,7 @@ type sender struct {
 	sent   []client.EventBatch
 }
 
+// batch returns a new batch of random events, or an earlier batch.
 func (s *sender) batch(now time.Time) client.EventBatch {
 	if len(s.sent) > 0 && s.random.IntN(4) == 0 {
 		return s.sent[s.random.IntN(len(s.sent))]

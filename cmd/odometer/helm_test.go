@@ -151,8 +151,10 @@ type release struct {
 	Notes          string
 }
 
+// all returns the objects of a release, hooks included.
 func (r release) all() []object { return slices.Concat(r.Hooks, r.Objects) }
 
+// one returns the only object with this kind and name.
 func (r release) one(t *testing.T, kind, name string) object {
 	t.Helper()
 	found := slices.DeleteFunc(r.all(), func(o object) bool { return o.Kind != kind || o.Metadata.Name != name })
@@ -160,6 +162,7 @@ func (r release) one(t *testing.T, kind, name string) object {
 	return found[0]
 }
 
+// container returns the container of a process.
 func (r release) container(t *testing.T, process string) container {
 	t.Helper()
 	kind := map[string]string{"migrate": "Job", "console": "Pod"}[process]
@@ -406,6 +409,7 @@ func TestChartProbesServedPathsAndPorts(t *testing.T) {
 	})
 }
 
+// port returns the number of a port by its name, or 0.
 func (c container) port(name string) int {
 	for _, port := range c.Ports {
 		if port.Name == name {
@@ -496,6 +500,7 @@ func TestChartSelectsItsPods(t *testing.T) {
 	})
 }
 
+// selects reports whether a selector matches the labels. An empty selector matches nothing here.
 func selects(selector map[string]any, labels map[string]string) bool {
 	for key, value := range selector {
 		if labels[key] != value {

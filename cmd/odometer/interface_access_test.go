@@ -51,6 +51,8 @@ func sign(t testing.TB, url, tenant, secret string, at time.Time) *client.Client
 	return c
 }
 
+// signatures checks that signed requests are accepted within 300 seconds of their time, and only with the tenant's own
+// secret.
 func signatures(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	o.meter(t)
@@ -85,6 +87,7 @@ func signatures(t *testing.T, r running) {
 	require.Equal(t, "1", o.total(t, awkward))
 }
 
+// scopes checks which requests an API key of each scope can make.
 func scopes(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -124,6 +127,7 @@ func scopes(t *testing.T, r running) {
 	}
 }
 
+// problems checks the status and the body of error responses, and that each type is the URL of a page.
 func problems(t *testing.T, r running) {
 	o := r.owner(t)
 	for place, request := range map[string]struct {
@@ -153,6 +157,7 @@ func problems(t *testing.T, r running) {
 	}
 }
 
+// rateLimit checks that requests with events beyond the tenant's limit return 429, and the headers of the limit.
 func rateLimit(t *testing.T, r running) {
 	event := client.Event{EventType: "call", CustomerId: awkward}
 	var o owner
@@ -192,6 +197,7 @@ func rateLimit(t *testing.T, r running) {
 	require.Equal(t, "1000", first.HTTPResponse.Header.Get("X-RateLimit-Limit"))
 }
 
+// tenantsApart checks that a tenant can neither read nor change the resources of another tenant.
 func tenantsApart(t *testing.T, r running) {
 	ours, theirs := r.owner(t), r.owner(t)
 	theirs.meter(t)

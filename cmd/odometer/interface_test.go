@@ -33,6 +33,7 @@ type owner struct {
 	url, tenant, key string
 }
 
+// owner creates a tenant with an admin key.
 func (r running) owner(t testing.TB) owner {
 	t.Helper()
 	id, key := r.system.Tenant(t)
@@ -76,6 +77,7 @@ func requireShape(t testing.TB, template string, text []byte) {
 	shaped(t, "body", want, got)
 }
 
+// shaped requires that a part of a JSON text has the shape of a part of the template.
 func shaped(t testing.TB, place string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -102,6 +104,7 @@ func shaped(t testing.TB, place string, want, got any) {
 	}
 }
 
+// isOfKind reports whether a JSON value is of a kind, as requireShape defines kinds.
 func isOfKind(kind string, value any) bool {
 	text, isText := value.(string)
 	number, isNumber := value.(json.Number)
@@ -128,6 +131,7 @@ func isOfKind(kind string, value any) bool {
 
 const customerShape = `{"id":"string","tenant_id":"string","external_id":"string","name":"string","billing_provider_id":"string?","metadata":"object","created_at":"time"}`
 
+// customers creates, reads and upserts customers, including external IDs that are hard to transfer in a path.
 func customers(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	made, err := o.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{
@@ -173,6 +177,8 @@ func customers(t *testing.T, r running) {
 	}
 }
 
+// customerPages checks that pages show each customer once while customers are added, and that an invalid page token
+// returns 422.
 func customerPages(t *testing.T, r running) {
 	o := r.owner(t)
 	add := func(name string) {
@@ -212,6 +218,7 @@ func customerPages(t *testing.T, r running) {
 	require.Equal(t, 422, foreign.StatusCode())
 }
 
+// apiKeys creates, lists, uses, rotates and revokes API keys.
 func apiKeys(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	secrets := map[string]string{}

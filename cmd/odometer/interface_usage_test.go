@@ -27,6 +27,7 @@ func (o owner) send(t testing.TB, e client.Event) client.IngestResult {
 	return *a.JSON200
 }
 
+// total returns the usage of a customer in the current month, as text.
 func (o owner) total(t testing.TB, customer string) string {
 	t.Helper()
 	a, err := o.GetUsageTotalWithResponse(t.Context(), &client.GetUsageTotalParams{Customer: customer})
@@ -46,6 +47,7 @@ func (o owner) meter(t testing.TB, groupBy ...string) client.Meter {
 	return *a.JSON201
 }
 
+// events checks the results of single events and of batches.
 func events(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -84,6 +86,7 @@ func events(t *testing.T, r running) {
 	require.Len(t, mixed.JSON200.Warnings, 1)
 }
 
+// repeats checks that an event with the same key counts once on both replicas.
 func repeats(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -128,6 +131,7 @@ func monthStart() time.Time {
 	return time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
+// usage checks the time series, the summary and the total of grouped usage.
 func usage(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t, "model")
@@ -167,6 +171,7 @@ func usage(t *testing.T, r running) {
 	require.Equal(t, 422, missing.StatusCode())
 }
 
+// usagePages checks that pages of windows show each window once while events arrive.
 func usagePages(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -199,6 +204,7 @@ func usagePages(t *testing.T, r running) {
 	}
 }
 
+// comparison checks the comparison of the current month with the previous month.
 func comparison(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -245,6 +251,7 @@ const (
 	exportShape = `{"data":[` + exported + `],"has_more":"boolean","next_page_token":"string?"}`
 )
 
+// exportJSON checks the export of a customer's events as JSON, and its default range of 30 days.
 func exportJSON(t *testing.T, r running) {
 	o := r.owner(t)
 	recent, old := time.Now().UTC().Add(-29*24*time.Hour).Truncate(time.Microsecond), time.Now().UTC().Add(-31*24*time.Hour)
@@ -290,6 +297,7 @@ func (o owner) csv(t testing.TB, customer string, check func(*http.Response)) []
 	return rows
 }
 
+// exportCSV checks the export of a customer's events as CSV.
 func exportCSV(t *testing.T, r running) {
 	o := r.owner(t)
 	at := time.Now().UTC().Truncate(time.Microsecond)
@@ -312,6 +320,7 @@ func (o owner) price(t testing.TB, base, included, rate json.Number) {
 	require.Equal(t, 200, a.StatusCode(), string(a.Body))
 }
 
+// pricing checks that the preview of a bill charges the base price and the units beyond the included ones.
 func pricing(t *testing.T, r running) {
 	o := r.owner(t)
 	made := o.meter(t)
@@ -332,6 +341,7 @@ func pricing(t *testing.T, r running) {
 	requireShape(t, `{"versions":[{"base_price":"number","included_units":"number","overage_rate":"number"}]}`, []byte(text))
 }
 
+// billing checks that a sync without a provider is refused, and that a sync sends a signed statement to a webhook.
 func billing(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)

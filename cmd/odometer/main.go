@@ -78,23 +78,23 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out io.Writer) error {
 	env := &environment{get: getenv}
 	switch {
-	case is(args, "api"):
+	case isCommand(args, "api"):
 		return serveAPI(ctx, env)
-	case is(args, "worker"):
+	case isCommand(args, "worker"):
 		return runWorker(ctx, env)
-	case is(args, "migrate"):
+	case isCommand(args, "migrate"):
 		return migrate(ctx, env)
-	case is(args, "restored"):
+	case isCommand(args, "restored"):
 		return restored(ctx, env, out)
-	case is(args, "rotate-secrets"):
+	case isCommand(args, "rotate-secrets"):
 		return rotateSecrets(ctx, env, out)
-	case is(args, "version"):
+	case isCommand(args, "version"):
 		return printVersion(out)
-	case is(args, "openapi"):
+	case isCommand(args, "openapi"):
 		return printDocument(out, args[1:])
 	case len(args) >= 1 && args[0] == "ready":
 		return ready(ctx, args[1:], out)
-	case is(args, "console"):
+	case isCommand(args, "console"):
 		<-ctx.Done()
 		return nil
 	case len(args) >= 2 && args[0] == "audit" && args[1] == "verify":
@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	return flag.ErrHelp
 }
 
-// is reports whether args call the command name. Only the command openapi accepts further arguments here.
-func is(args []string, name string) bool {
+// isCommand reports whether args call the command name. Only the command openapi accepts further arguments here.
+func isCommand(args []string, name string) bool {
 	return len(args) > 0 && args[0] == name && (len(args) == 1 || name == "openapi")
 }

@@ -20,8 +20,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// nothing is an environment without variables.
 func nothing(string) string { return "" }
 
+// settings returns an environment with these variables: names and values in turn.
 func settings(pairs ...string) func(string) string {
 	return func(name string) string {
 		for i := 0; i < len(pairs); i += 2 {

@@ -28,6 +28,7 @@ import (
 // unreachable is a Temporal address that nothing listens on.
 const unreachable = "127.0.0.1:1"
 
+// batch returns the body of a batch of events with these properties.
 func batch(events int, properties string) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"events":[`)
@@ -104,10 +105,12 @@ func flood(t *testing.T, api *proc.Process, bodies map[string][]byte, expected [
 	})
 }
 
+// bearer returns a function that adds an API key to a request.
 func bearer(key string) func(*http.Request, []byte) {
 	return func(r *http.Request, _ []byte) { r.Header.Set("Authorization", "Bearer "+key) }
 }
 
+// signed returns a function that signs a request with an HMAC secret.
 func signed(tenant, secret string) func(*http.Request, []byte) {
 	return func(r *http.Request, body []byte) {
 		timestamp, id := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()

@@ -27,6 +27,7 @@ type watched struct {
 	temporal    temporal.Client
 }
 
+// watch starts a system with a tenant in the time zone.
 func watch(t *testing.T, zone string, env ...string) *watched {
 	return watchAt(t, zone, nil, env...)
 }
@@ -103,8 +104,10 @@ func (w *watched) metric(series string) string {
 	return found[1]
 }
 
+// audit runs the daily audit of usage now.
 func (w *watched) audit() { w.run(workflows.AuditUsage, workflows.AuditUsageInput{}) }
 
+// run executes a workflow and waits until it succeeds.
 func (w *watched) run(workflow any, args ...any) {
 	w.Helper()
 	run, err := w.temporal.ExecuteWorkflow(w.Context(), temporal.StartWorkflowOptions{ID: "test-run", TaskQueue: workflows.TaskQueue}, workflow, args...)
@@ -112,6 +115,7 @@ func (w *watched) run(workflow any, args ...any) {
 	require.NoError(w, run.Get(w.Context(), nil))
 }
 
+// discrepancies returns the discrepancies that the API lists.
 func (w *watched) discrepancies() (list []map[string]any) {
 	w.Helper()
 	var page struct{ Data []map[string]any }

@@ -7,6 +7,7 @@ import (
 	"github.com/odometer-metering/odometer/db/pg"
 )
 
+// migrate migrates the database schema to this version, and grants permissions to the roles of the API and the worker.
 func migrate(ctx context.Context, env *environment) error {
 	url, roles := env.databaseURL(), pg.Roles{API: env.get("API_ROLE"), Worker: env.get("WORKER_ROLE")}
 	if err := env.err(); err != nil {

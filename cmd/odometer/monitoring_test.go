@@ -199,6 +199,7 @@ func serve(t *testing.T, name string, args ...string) {
 	})
 }
 
+// get reads a path of the API of Prometheus into data.
 func (p prometheus) get(path string, data any) {
 	p.Helper()
 	status, text := call(p.T, "GET", p.url+path, "", "")

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/registry"
 )
 
+// printDocument prints the OpenAPI document in the form that the flags select.
 func printDocument(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("openapi", flag.ContinueOnError)
 	downgrade := flags.Bool("3.0", false, "print the document in OpenAPI 3.0.3 instead of 3.1")

@@ -72,6 +72,7 @@ func (r *replicas) send(method, path, body string) (status int, answer string) {
 	return status, answer
 }
 
+// must sends a request and requires success.
 func (r *replicas) must(method, path, body string) (answer string) {
 	r.Helper()
 	status, answer := r.send(method, path, body)
@@ -121,6 +122,7 @@ func load(t *testing.T, url, key string, until <-chan struct{}) (accepted, sent 
 	return accepted, sent
 }
 
+// event returns the JSON of an event with an idempotency key.
 func event(id string) string {
 	return fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":1,"idempotency_key":%q}`, id)
 }

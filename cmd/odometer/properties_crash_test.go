@@ -137,6 +137,7 @@ func (r *recount) closed() (start, end time.Time) {
 	return end.AddDate(0, -1, 0), end
 }
 
+// isLate reports whether an event is in a period that closes while events are sent.
 func (r *recount) isLate(e recountedEvent) bool {
 	start, end := r.closed()
 	return e.customer%2 == 0 && !e.at.Before(start) && e.at.Before(end)
@@ -195,6 +196,7 @@ func (r *recount) send() {
 	}
 }
 
+// await waits until this number of events is stored.
 func (r *recount) await(events int) {
 	r.Helper()
 	dbtest.Eventually(r, func() error {
@@ -205,6 +207,7 @@ func (r *recount) await(events int) {
 	})
 }
 
+// set sends a request, and requires one of the statuses.
 func (r *recount) set(method, path string, body any, statuses ...int) {
 	r.Helper()
 	text, err := json.Marshal(body)
@@ -324,6 +327,7 @@ func (u *usageSums) String() string {
 	return fmt.Sprintf("%v of %d, late %v of %d", &u.sum, u.count, &u.lateSum, u.lateCount)
 }
 
+// add counts an event with its value.
 func (u *usageSums) add(value *big.Rat, late bool) {
 	units := new(big.Rat).Mul(value, big.NewRat(1e12, 1)).Num()
 	if late {

@@ -111,6 +111,7 @@ func (r *reserving) watch(stop context.Context) {
 	}
 }
 
+// requireWithinLimit requires that usage and reservations of each customer with an even number are within the limit.
 func (r *reserving) requireWithinLimit() {
 	r.Helper()
 	var checks []string

@@ -42,6 +42,7 @@ type protectedUI struct {
 
 const protectedHost = "temporal.example.com"
 
+// protectUI starts nginx in front of the UI of Temporal, with users that can read and operators that can act.
 func protectUI(t *testing.T) *protectedUI {
 	t.Helper()
 	ui := os.Getenv("TEST_TEMPORAL_UI_URL")
@@ -73,6 +74,7 @@ func protectUI(t *testing.T) *protectedUI {
 	return p
 }
 
+// write creates a file in the folder of the proxy.
 func (p *protectedUI) write(name, text string) {
 	p.Helper()
 	require.NoError(p, os.WriteFile(filepath.Join(p.folder, name), []byte(text), 0o600))
@@ -107,6 +109,7 @@ func (p *protectedUI) let(file string, names ...string) {
 	p.write(file, lines)
 }
 
+// start runs nginx and waits until it accepts connections.
 func (p *protectedUI) start() {
 	p.Helper()
 	serve(p.T, "nginx", "-p", p.folder, "-e", "stderr", "-c", p.folder+"/nginx.conf")

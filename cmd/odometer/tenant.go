@@ -100,6 +100,7 @@ func newPassword(email string, fromStdin bool, in io.Reader) (password, generate
 	return password, "", metering.ValidPassword("password", password)
 }
 
+// printTenant prints a new tenant with its key and its owner. It omits empty values.
 func printTenant(out io.Writer, asJSON bool, id, key, email, password string) error {
 	made := []struct{ label, name, value string }{
 		{"Tenant", "tenant_id", id}, {"Admin key", "admin_key", key}, {"Owner", "email", email}, {"Password", "password", password},

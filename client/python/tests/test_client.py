@@ -41,7 +41,7 @@ def test_a_decimal_keeps_its_digits_in_every_answer(client: Client) -> None:
     assert isinstance(comparison["previous_total"], Decimal)
 
 
-def test_an_exported_event_is_the_one_that_was_sent(client: Client) -> None:
+def test_an_exported_event_has_the_value_and_properties_that_were_sent(client: Client) -> None:
     exported = client.export_usage(customer=CUSTOMER)
     assert not isinstance(exported, str)
     assert exported["data"][0]["value"] == PRECISE
@@ -69,27 +69,27 @@ def test_decimals_in_a_list_keep_their_digits(client: Client) -> None:
     assert isinstance(created["thresholds"][0], Decimal)
 
 
-def test_a_value_of_a_property_is_a_parameter_of_its_own(client: Client) -> None:
+def test_a_filter_by_a_property_is_sent_as_a_query_parameter(client: Client) -> None:
     with pytest.raises(ProblemError) as refused:
         client.get_usage(meter="python-calls", customer=CUSTOMER, filter={"filter.model": "large"})
     assert refused.value.errors[0]["location"] == "query.filter.model"
 
 
-def test_groups_are_told_apart_by_a_list_of_properties(client: Client) -> None:
+def test_usage_is_grouped_by_a_list_of_properties(client: Client) -> None:
     client.create_meter({"slug": "python-groups", "event_type": "python-group", "group_by": ["a,b", "c", "d"]})
     client.ingest_event({"event_type": "python-group", "customer_id": CUSTOMER, "properties": {"a,b": 1, "c": "2"}})
     groups = client.get_usage(meter="python-groups", customer=CUSTOMER, group_by=["a,b", "c"])["groups"]
     assert [(group["group_key"], group["filter"]) for group in groups] == [({"a,b": 1, "c": "2"}, "filter.a%2Cb=1&filter.c=%222%22")]
 
 
-def test_a_customer_of_any_name_is_found(client: Client) -> None:
+def test_a_customer_is_found_by_an_id_with_special_characters(client: Client) -> None:
     assert client.get_customer(CUSTOMER)["external_id"] == CUSTOMER
     for name in ("..", "by-external-id"):
         assert client.upsert_customer("by-external-id", {"name": "Odd"}, query_external_id=name)["external_id"] == name
         assert client.get_customer_by_external_id(external_id=name)["name"] == "Odd"
 
 
-def test_a_time_is_a_datetime_or_a_text(client: Client) -> None:
+def test_a_time_is_a_datetime_with_a_time_zone_or_a_text(client: Client) -> None:
     later = datetime(2100, 1, 1, tzinfo=timezone.utc)
     with pytest.raises(ProblemError) as future:
         client.get_usage_total(customer=CUSTOMER, start=later, end="2000-01-01T00:00:00Z")
@@ -98,7 +98,7 @@ def test_a_time_is_a_datetime_or_a_text(client: Client) -> None:
         client.get_usage_total(customer=CUSTOMER, start=later.replace(tzinfo=None))
 
 
-def test_a_problem_says_what_is_wrong(client: Client) -> None:
+def test_an_error_response_raises_problem_error(client: Client) -> None:
     with pytest.raises(ProblemError) as nobody:
         client.get_customer("nobody")
     assert (nobody.value.status, nobody.value.code) == (404, "not_found")
@@ -107,13 +107,13 @@ def test_a_problem_says_what_is_wrong(client: Client) -> None:
     assert invalid.value.errors[0]["location"] == "body.slug"
 
 
-def test_what_is_no_json_is_not_sent(client: Client) -> None:
+def test_a_value_that_json_cannot_represent_is_not_sent(client: Client) -> None:
     for value in (Decimal("NaN"), float("inf"), object()):
         with pytest.raises(UnencodableError):
             client.ingest_event({"event_type": "python-call", "customer_id": "acme", "value": value})  # type: ignore[typeddict-item]
 
 
-def test_who_does_not_answer_is_an_error() -> None:
+def test_an_unreachable_service_raises_odometer_error() -> None:
     with pytest.raises(OdometerError, match="did not answer"):
         Client("http://127.0.0.1:1").get_health()
 

@@ -120,7 +120,7 @@ def use(quotas: Quotas, expires_in: int = 300) -> None:
         reservation.record("call")
 
 
-def test_a_caller_decides_on_failures_and_on_the_age_of_answers() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(ValueError, match="on_error must be allow or deny"):
         quotas_of(Service(0), "maybe")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_staleness must be zero or more"):
@@ -134,7 +134,7 @@ def test_without_a_cache_each_check_is_a_request() -> None:
     assert service.requests == ["check"] * 3
 
 
-def test_a_cached_answer_lacks_the_amounts_that_were_allowed_since() -> None:
+def test_later_allowed_amounts_are_subtracted_from_a_cached_answer() -> None:
     service = Service(10)
     quotas = quotas_of(service, max_staleness=HOUR)
     assert [check(quotas, "2.5") for _ in range(4)] == [(True, Decimal(left)) for left in ("10", "7.5", "5", "2.5")]
@@ -165,7 +165,7 @@ def test_a_denial_is_repeated_for_the_same_or_a_larger_amount() -> None:
     assert check(quotas, "10")[0]
 
 
-def test_an_answer_is_used_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_used_until_its_age_is_max_staleness(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     service = Service(10)
@@ -281,7 +281,7 @@ def test_events_of_a_block_that_is_allowed_without_an_answer_are_stored() -> Non
     assert first["idempotency_key"] == second["idempotency_key"]
 
 
-def test_events_that_cannot_be_settled_are_refused() -> None:
+def test_events_after_the_1000th_or_after_the_end_are_refused() -> None:
     kept: HeldReservation
     with quotas_of(Service(10)).reserve("acme", CALLS) as kept:
         for _ in range(1000):

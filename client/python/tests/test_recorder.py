@@ -110,7 +110,7 @@ def test_repeats_a_batch_with_the_same_keys_until_it_is_answered(service: Servic
     assert set(service.keys.values()) == {4}
 
 
-def test_sends_every_event_recorded_from_many_sides(service: Service) -> None:
+def test_sends_every_event_that_threads_record(service: Service) -> None:
     recorder = Recorder(Client(service.url), every=0.001, batch=100)
     threads = [threading.Thread(target=record_many, args=(recorder, 500)) for _ in range(8)]
     for thread in threads:
@@ -127,7 +127,7 @@ def test_halves_a_batch_that_is_too_large(service: Service) -> None:
     assert len(service.keys) == 10
 
 
-def test_keeps_what_is_not_allowed_until_it_is(service: Service) -> None:
+def test_repeats_a_batch_that_is_refused_with_401_403_or_404(service: Service) -> None:
     service.script = [401, 403, 404, TAKE]
     rejected: list[Event] = []
     failures: list[Exception] = []
@@ -137,7 +137,7 @@ def test_keeps_what_is_not_allowed_until_it_is(service: Service) -> None:
     assert set(service.keys.values()) == {4}
 
 
-def test_waits_as_long_as_it_is_asked_to(service: Service) -> None:
+def test_waits_as_long_as_retry_after_requires(service: Service) -> None:
     service.script, service.pauses = [429], ["3600"]
     told = threading.Event()
     recorder = recorded(service, 1, on_retry=lambda _: told.set())
@@ -149,7 +149,7 @@ def test_waits_as_long_as_it_is_asked_to(service: Service) -> None:
     assert sum(service.keys.values()) == 1
 
 
-def test_makes_keys_in_the_order_of_time(service: Service) -> None:
+def test_makes_keys_that_contain_the_time(service: Service) -> None:
     recorder = recorded(service, 0)
     before = time.time_ns() // 1_000_000
     recorder.record(call())
@@ -161,7 +161,7 @@ def test_makes_keys_in_the_order_of_time(service: Service) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_gives_up_only_the_event_that_is_refused(service: Service, status: int) -> None:
+def test_drops_only_the_event_that_is_refused(service: Service, status: int) -> None:
     service.refused, service.refusal = "bad", status
     rejected: list[str] = []
     recorder = recorded(service, 3, on_rejected=lambda event, _: rejected.append(event["customer_id"]))
@@ -172,7 +172,7 @@ def test_gives_up_only_the_event_that_is_refused(service: Service, status: int) 
     assert len(service.keys) == 4
 
 
-def test_gives_up_an_event_that_cannot_be_encoded(service: Service) -> None:
+def test_drops_an_event_that_cannot_be_encoded(service: Service) -> None:
     rejected: list[str] = []
     recorder = Recorder(Client(service.url), on_rejected=lambda event, _: rejected.append(event["customer_id"]))
     recorder.record({"event_type": "call", "customer_id": "bad", "properties": {"it": object()}})
@@ -182,7 +182,7 @@ def test_gives_up_an_event_that_cannot_be_encoded(service: Service) -> None:
     assert len(service.keys) == 1
 
 
-def test_tells_of_each_event_that_a_batch_names(service: Service) -> None:
+def test_calls_on_rejected_for_each_event_that_the_service_rejects(service: Service) -> None:
     service.rejected = [{"index": 1, "code": "timestamp_too_old", "message": "too old"}]
     rejected: list[str] = []
     recorder = recorded(service, 1, on_rejected=lambda event, reason: rejected.append(f"{event['customer_id']} {reason}"))
@@ -191,7 +191,7 @@ def test_tells_of_each_event_that_a_batch_names(service: Service) -> None:
     assert rejected == ["late timestamp_too_old: too old"]
 
 
-def test_goes_on_though_whoever_is_told_fails(service: Service) -> None:
+def test_continues_if_a_callback_raises(service: Service) -> None:
     service.script = [503, TAKE]
     service.refused = "bad"
 
@@ -204,7 +204,7 @@ def test_goes_on_though_whoever_is_told_fails(service: Service) -> None:
     assert len(service.keys) == 3
 
 
-def test_takes_no_more_than_its_buffer(service: Service) -> None:
+def test_refuses_events_if_the_buffer_is_full_or_the_recorder_is_closed(service: Service) -> None:
     service.script = [503]
     recorder = recorded(service, 5, buffer=5)
     with pytest.raises(BufferFullError):
@@ -215,7 +215,7 @@ def test_takes_no_more_than_its_buffer(service: Service) -> None:
         recorder.record(call())
 
 
-def test_an_event_is_the_one_that_was_recorded(service: Service) -> None:
+def test_sends_an_event_as_it_was_when_it_was_recorded(service: Service) -> None:
     event = call()
     recorder = Recorder(Client(service.url))
     recorder.record(event)
@@ -242,11 +242,11 @@ def at_exit(service: Service, timeout: float) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS, check=True).stderr
 
 
-def test_sends_the_rest_when_the_program_ends(service: Service) -> None:
+def test_sends_unsent_events_when_the_program_ends(service: Service) -> None:
     at_exit(service, HANGS)
     assert len(service.keys) == 3
 
 
-def test_says_what_is_lost_when_the_program_ends(service: Service) -> None:
+def test_reports_lost_events_when_the_program_ends(service: Service) -> None:
     service.script = [503]
     assert "3 events are not sent" in at_exit(service, 0.2)

@@ -70,6 +70,6 @@ def test_wrong_statements_are_refused_with_the_messages_of_the_other_clients(sta
 
 
 @pytest.mark.parametrize("body", ["", "[]", '{"type":"ping"}'])
-def test_another_text_is_refused(body: str) -> None:
+def test_a_text_that_is_not_a_statement_is_refused(body: str) -> None:
     with pytest.raises(ValueError):
         verify_statement(body)

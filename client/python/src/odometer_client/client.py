@@ -15,11 +15,11 @@ from odometer_client.schema import Confirmation, FieldProblem
 
 
 class OdometerError(Exception):
-    """A call without an answer, or with an answer that is not a success."""
+    """A call that the service did not answer, or did not answer with a success."""
 
 
 class UnencodableError(OdometerError):
-    """A body that is no JSON. Nothing was sent."""
+    """A body that cannot be encoded as JSON. Nothing was sent."""
 
 
 class ProblemError(OdometerError):
@@ -75,7 +75,7 @@ class Client(Operations):
         body: object = None,
         timeout: float | None = None,
     ) -> Any:
-        """timeout: seconds, instead of the client's."""
+        """Calls an operation. timeout, in seconds, replaces the timeout of the client."""
         names = {name: quote(value, safe="") for name, value in (path_parameters or {}).items()}
         sent = {name: text for name, text in (headers or {}).items() if text is not None}
         content = None
@@ -127,7 +127,7 @@ def decode(text: bytes) -> Any:
 
 
 def with_decimals(fields: dict[str, Any]) -> dict[str, Any]:
-    """Decimals without a fraction come as integers."""
+    """Converts integers in fields of decimals to Decimal, because the parser reads a decimal without a fraction as an integer."""
     for name in DECIMALS & fields.keys():
         fields[name] = as_decimal(fields[name])
     return fields
@@ -140,7 +140,7 @@ def as_decimal(value: object) -> object:
 
 
 def parameter(value: object) -> str | list[str]:
-    """A list is sent as a parameter for each of its values."""
+    """Returns the text of a query parameter. A list is sent as a parameter for each of its values."""
     if isinstance(value, list):
         return [str(part) for part in value]
     if isinstance(value, datetime):

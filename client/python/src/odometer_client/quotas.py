@@ -124,7 +124,7 @@ class Quotas:
         return CheckResult(**{f.name: decision[f.name] for f in fields(CheckResult) if f.name in decision}), None
 
     def _entry(self, customer: str, meter: str, amount: Decimal, group: Mapping[str, Any] | None) -> _CachedQuota | None:
-        """None if the cache is off or full."""
+        """Returns the cache entry of a check, or None if the cache is disabled or full."""
         if self._max_staleness == 0 or not _is_plain(amount):
             return None
         key = json.dumps([customer, meter, group], sort_keys=True, default=repr)

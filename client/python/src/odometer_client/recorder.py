@@ -18,36 +18,37 @@ logger = logging.getLogger(__name__)
 MAX_BATCH = 1_000
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
-REFUSED = {400, 413, 422}  # the answer is about the events themselves: they would be refused again, whoever sends them
+REFUSED = {400, 413, 422}  # about the events themselves: the service would refuse them again, with any API key
 
 
 def new_key() -> str:
-    """A UUID of version 7 (RFC 9562, 5.7), which the service finds and stores at the least cost, however many it knows."""
+    """Returns a UUID of version 7 (RFC 9562, 5.7), which the service finds and stores at the lowest cost."""
     unix_ms = time.time_ns() // 1_000_000
     return str(uuid.UUID(int=unix_ms << 80 | 7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)))
 
 
 class BufferFullError(Exception):
-    """Events are recorded faster than the service takes them."""
+    """Events are recorded faster than the service accepts them."""
 
 
 class ClosedError(Exception):
-    """The recorder takes no more events."""
+    """The recorder accepts no more events."""
 
 
 class UnsentError(Exception):
-    """Time has run out, and events are not sent."""
+    """The timeout ended before all events were sent."""
 
 
 class Recorder:
     """Sends events in the background, in batches, and is safe for use by many threads.
 
-    Each event's idempotency key and timestamp are made once, when it is recorded, and a batch is repeated with the same ones until
-    the service has answered: an event counts once, even if a response is lost. No event is lost while a key is rotated or lacks a
-    permission, or while the service does not answer: only an event that the service refuses because of its content is dropped, and
-    on_rejected is called with it.
+    It sets the idempotency key and the timestamp of each event once, when the event is recorded, and repeats a batch unchanged
+    until the service has answered. So an event counts once, even if requests or responses are lost. An API key that was rotated or
+    lacks a permission loses no event, and neither does an outage. The recorder discards only events that cannot be encoded or that
+    the service rejects because of their content, and calls on_rejected.
 
-    What is recorded is kept in memory. close sends the rest; so does the end of the interpreter, for exit_timeout seconds.
+    Recorded events are kept in memory. close sends the rest. The end of the interpreter also sends the rest, for at most
+    exit_timeout seconds.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class Recorder:
         on_rejected: Callable[[Event, str], None] | None = None,
         on_retry: Callable[[Exception], None] | None = None,
     ) -> None:
-        """every: seconds that an event waits for others to share its request. batch: events that make a request at once.
-        buffer: events that may wait before record raises BufferFullError. on_rejected is told of an event that the service will
-        never take and why, on_retry why events were not taken that are sent again; both are logged where they are None."""
+        """every: maximum number of seconds that an event waits for others to share its request. batch: maximum number of events
+        in a request. buffer: number of unsettled events at which record raises BufferFullError. on_rejected is called with each
+        event that the service rejects permanently, and the reason. on_retry is called with the error of each failed attempt. The
+        events are kept and sent again. By default, both are logged."""
         self._client = client
         self._every = every
         self._batch = min(max(batch, 1), MAX_BATCH)
@@ -75,7 +77,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._buffer: list[Event] = []
         self._pending = 0  # events recorded and not yet settled, those being sent included
-        self._failure: Exception | None = None  # of the last attempt; None: it was answered
+        self._failure: Exception | None = None  # error of the last attempt; None: none, or events were settled since
         self._hurried = False
         self._closed = False
         self._stopped = threading.Event()
@@ -84,7 +86,7 @@ class Recorder:
         atexit.register(self._at_exit)
 
     def record(self, event: Event) -> None:
-        """Takes an event and does not wait for the network. Without a timestamp it happened now; without a key it gets one."""
+        """Accepts an event without waiting for the network. The default timestamp is now, and the default key is new_key()."""
         taken = event.copy()
         taken.setdefault("timestamp", datetime.now(timezone.utc).isoformat())
         taken.setdefault("idempotency_key", new_key())
@@ -99,7 +101,7 @@ class Recorder:
                 self._hurry()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Sends what is recorded and returns when every event is settled. UnsentError when the timeout, in seconds, is over first."""
+        """Sends the recorded events, and returns once all are settled. Raises UnsentError if the timeout, in seconds, ends first."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self._pending > 0:
@@ -110,7 +112,8 @@ class Recorder:
                 self._changed.wait(left)
 
     def close(self, timeout: float | None = None) -> None:
-        """Takes no more events, sends the rest, and ends the recorder. UnsentError says how many events are lost."""
+        """Accepts no more events, sends the rest, and ends the recorder. If the timeout ends first, raises UnsentError with the number
+        of lost events."""
         with self._changed:
             self._closed = True
         try:
@@ -153,8 +156,8 @@ class Recorder:
             return batch
 
     def _send(self, batch: list[Event]) -> None:
-        """Repeats a batch until the service has decided on each of its events. Of a batch that it refuses only the events are given
-        up that it refuses alone."""
+        """Repeats a batch until the service has decided on each of its events. A refused batch is divided, so that only events that
+        the service refuses on their own are discarded."""
         pause = FIRST_PAUSE
         while not self._stopped.is_set():
             try:

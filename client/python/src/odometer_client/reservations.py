@@ -138,7 +138,7 @@ class HeldReservation:
             raise RefusedEventError(f"events[{refused['index']}]: {refused['message']}")
 
     def _release(self) -> None:
-        """A failure is only reported: the reservation expires."""
+        """Releases the reservation. A failure is only reported, because the reservation expires anyway."""
         try:
             self._post("release", None)
         except Exception as error:

@@ -231,7 +231,7 @@ func (b *bill) compareClosed(s ledger.PeriodStatement, line billing.StatementLin
 
 // compareBody requires that the body of a statement contains the lines of the report.
 func (b *bill) compareBody(r ledger.PeriodReport) {
-	data := b.says(r.ID).Data
+	data := b.readMessage(r.ID).Data
 	require.Len(b, r.Lines, len(data.Meters)+len(data.Adjustments))
 	for i, m := range data.Meters {
 		require.Equal(b, [3]string{m.MeterSlug, m.Usage.String(), m.Amount.String()},

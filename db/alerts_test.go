@@ -158,7 +158,7 @@ func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	require.GreaterOrEqual(t, deleted, int64(2))
 	firings, err = dbtest.Items(w.store.Alerts.Firings(t.Context(), w.tenant, a.ID, 0, 10))
 	require.NoError(t, err)
-	require.Len(t, firings, 1, "that of the period that has not ended")
+	require.Len(t, firings, 1, "the firing of the current period")
 }
 
 func TestNewAlertFiresIfThresholdIsAlreadyExceeded(t *testing.T) {
@@ -197,7 +197,7 @@ func TestASpendAlertReadsTheEstimatedCharge(t *testing.T) {
 		dbtest.Price(t, w.store, w.tenant, billing.Price{MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal("3"), OverageRate: metering.MustDecimal("0.1"), Currency: "USD"}})
 	}
 	w.evaluate()
-	require.Equal(t, []string{"5:7", "7:7"}, w.thresholds(), "a price is an event: 3 + 1 of one meter, 3 of the other")
+	require.Equal(t, []string{"5:7", "7:7"}, w.thresholds(), "a new price causes an evaluation: 3 + 1 for one meter, 3 for the other")
 	w.use("10")
 	w.evaluate()
 	require.Equal(t, []string{"5:5", "5:7", "7:7"}, w.thresholds())
@@ -314,7 +314,7 @@ func TestAnAlertFiresForItsScope(t *testing.T) {
 	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, other.ID, billing.Assignment{
 		PlanID: plan.ID, EffectiveFrom: billing.CalendarPeriod(w.now, time.UTC).Start,
 	}))
-	require.Equal(t, []string{"acme of acme", "acme of all", "other of pro", "other of all"}, fired(), "an assignment is an event")
+	require.Equal(t, []string{"acme of acme", "acme of all", "other of pro", "other of all"}, fired(), "a new assignment causes an evaluation")
 }
 
 // TestClosingFiresThresholdsOfUnevaluatedEvents checks that a closing fires the thresholds that the period's last event

@@ -64,7 +64,7 @@ type attentionSource struct {
 }
 
 // attentionSources lists all kinds that need attention, the most urgent first. The query of each source reads
-// an index that has few rows other than its items.
+// an index that contains few rows besides its items.
 var attentionSources = []attentionSource{
 	{
 		kind:   "hold_disagrees",
@@ -355,6 +355,7 @@ func attentionItems(kind AttentionKind) string {
 	`)
 }
 
+// count sets l.Counts and l.Causes.
 func (l *AttentionList) count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	args["causes"] = causesShown
 	rows, err := tx.Query(ctx, `

@@ -63,7 +63,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 		require.Len(t, last.Counts, len(db.AttentionKind("").Values()))
 		require.Len(t, last.Causes, 2)
 		require.EqualValues(t, failing/2, last.Causes[0].Items)
-		require.Equal(t, items[0].Cause, items[failing/2-1].Cause, "one cause after the other")
+		require.Equal(t, items[0].Cause, items[failing/2-1].Cause, "the items are ordered by cause")
 	}
 	items, _ := b.attention(db.AttentionFilter{Kind: db.FailedSync, Cause: "cause 0"}, 100)
 	require.Len(t, items, failing/2)
@@ -74,7 +74,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 		b.fail(fixed, "")
 	}
 	items, last := b.attention(db.AttentionFilter{}, 100)
-	require.Len(t, items, 6, "those that still fail, whatever was fixed after them")
+	require.Len(t, items, 6, "those that still fail, even if later ones were fixed")
 	require.EqualValues(t, 6, last.Counts[db.FailedSync])
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, customers[0], ledger.Answer{}, b.now, b.now))
 	items, _ = b.attention(db.AttentionFilter{}, 100)
@@ -162,7 +162,7 @@ func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
-	b.stands(period, billing.ReconciliationDisputed)
+	b.storeReconciliation(period, billing.ReconciliationDisputed)
 	list := func() db.AttentionList {
 		l, err := b.store.Attention.List(t.Context(), b.tenant, db.AttentionFilter{}, nil, b.month.End, 10)
 		require.NoError(t, err)

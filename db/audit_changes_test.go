@@ -45,7 +45,7 @@ func TestAuditEntriesContainOnlyChangedFields(t *testing.T) {
 	require.Regexp(t, `^\{"name":\{"digest":"[0-9a-f]{32}"\}\}$`, string(renamed.After))
 	require.NotEqual(t, string(renamed.Before), string(renamed.After))
 	back := upsert(catalog.CustomerChange{Name: new("CANARY Ada")})
-	require.Equal(t, string(renamed.Before), string(back.After), "the same name is the same digest")
+	require.Equal(t, string(renamed.Before), string(back.After), "the same name has the same digest")
 	same := upsert(catalog.CustomerChange{Name: new("CANARY Ada")})
 	require.Nil(t, same.After, "nothing has changed")
 	linked := upsert(catalog.CustomerChange{Link: true, BillingProviderID: new("cus_CANARY")})

@@ -69,10 +69,10 @@ func TestVerifyFindsChangesOfSuperuserToAuditLog(t *testing.T) {
 		statement string
 		breaks    []string
 	}{
-		"an actor":     {`update audit_log set actor = 'key_2' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
-		"a time":       {`update audit_log set at = at + interval '1 microsecond' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
-		"what changed": {`update audit_log set after = '{"b":1.5,"a":"é"}' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
-		"from field to field": {
+		"an actor":   {`update audit_log set actor = 'key_2' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
+		"a time":     {`update audit_log set at = at + interval '1 microsecond' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
+		"the fields": {`update audit_log set after = '{"b":1.5,"a":"é"}' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
+		"text is moved to another field": {
 			`update audit_log set action = action || resource, resource = '' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"},
 		},
 		"a MAC": {
@@ -84,15 +84,15 @@ func TestVerifyFindsChangesOfSuperuserToAuditLog(t *testing.T) {
 		"the first":           {`delete from audit_log where id = 1`, []string{"aud_1 is missing"}},
 		"the last":            {`delete from audit_log where id = 6`, []string{"aud_6 is missing"}},
 		"all":                 {`delete from audit_log where true`, []string{"aud_1 to aud_6 are missing"}},
-		"two change places": {
+		"two are swapped": {
 			`update audit_log set id = 1003 where id = 3; update audit_log set id = 3 where id = 4; update audit_log set id = 4 where id = 1003`,
 			[]string{"aud_3 was changed", "aud_4 was changed", "aud_5 was changed"},
 		},
-		"the tail is cut off, and the head put back": {
+		"the last entries are deleted, and the head is reset": {
 			`delete from audit_log where id > 4; update audit_heads set last_id = 4, mac = (select mac from audit_log where id = 4) where true`,
 			[]string{"the head was changed"},
 		},
-		"the head is gone": {`delete from audit_heads where true`, []string{"the head is missing"}},
+		"the head is deleted": {`delete from audit_heads where true`, []string{"the head is missing"}},
 		"an entry is added": {
 			`insert into audit_log select tenant_id, 7, at, actor, action, resource, reason, address, request_id, before, after, mac from audit_log where id = 6`,
 			[]string{"aud_7 was changed", "aud_7 and the entries after it were not added by Odometer"},
@@ -156,7 +156,7 @@ func TestAuditLogDoesNotVerifyWithAnotherSecret(t *testing.T) {
 	require.NoError(t, err)
 	defer none.Close()
 	err = none.AuditLog.Record(t.Context(), tenant, metering.AuditEntry{Actor: "key_1", Action: "test.do"})
-	require.ErrorContains(t, err, "without the secret", "nothing is written that is not chained")
+	require.ErrorContains(t, err, "without the secret", "no entry is written outside the chain")
 	other, err := db.Open(t.Context(), dbtest.URL(t), []byte("another secret"), nil)
 	require.NoError(t, err)
 	defer other.Close()
@@ -191,14 +191,14 @@ func TestAuditLogIsFiltered(t *testing.T) {
 	}{
 		"actor":                {access.AuditFilter{Actor: "key_2"}, []metering.AuditID{3}},
 		"action":               {access.AuditFilter{Action: "meter.update"}, []metering.AuditID{3}},
-		"how an action begins": {access.AuditFilter{Action: "meter."}, []metering.AuditID{3, 2}},
+		"prefix of an action":  {access.AuditFilter{Action: "meter."}, []metering.AuditID{3, 2}},
 		"resource":             {access.AuditFilter{Resource: "mtr_1"}, []metering.AuditID{3, 2}},
 		"the first of several": {access.AuditFilter{Resource: "per_1"}, []metering.AuditID{4}},
 		"request":              {access.AuditFilter{RequestID: "req-3"}, []metering.AuditID{5}},
 		"start":                {access.AuditFilter{Start: &all[1].At}, []metering.AuditID{5, 4}},
 		"end":                  {access.AuditFilter{End: &all[1].At}, []metering.AuditID{3, 2, 1}},
 		"both":                 {access.AuditFilter{Actor: "key_1", Action: "price"}, []metering.AuditID{5}},
-		"nothing":              {access.AuditFilter{Actor: "key_3"}, nil},
+		"unknown actor":        {access.AuditFilter{Actor: "key_3"}, nil},
 		"no pattern":           {access.AuditFilter{Action: "%"}, nil},
 	} {
 		entries, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, c.filter, 0, 100))

@@ -14,8 +14,8 @@ import (
 
 // changesNothing maps each audit action that records no changed fields to the reason.
 var changesNothing = map[string]string{
-	"sync.request":      "it asks for a run: what that changes is in the ledger",
-	"webhook.redeliver": "a message is sent again as it is: its resource names it",
+	"sync.request":      "it requests a run, and the ledger has the changes of the run",
+	"webhook.redeliver": "a message is sent again unchanged, and the resource of the entry names the message",
 }
 
 // TestEveryAuditedChangeHasStateBeforeOrAfter parses the calls that write the audit log. Each call that records a
@@ -42,16 +42,16 @@ func TestEveryAuditedChangeHasStateBeforeOrAfter(t *testing.T) {
 			case "RecordChange", "RecordDecision":
 				told++
 				before, after := args[len(args)-2], args[len(args)-1]
-				require.False(t, isNil(before) && isNil(after), "%v tells neither what was nor what is", args[len(args)-3])
+				require.False(t, isNil(before) && isNil(after), "%v passes neither a state before nor a state after the change", args[len(args)-3])
 			}
 			return true
 		})
 	}
 	require.Greater(t, told, 30, "the calls were found")
 	for action := range asked {
-		require.Contains(t, changesNothing, action, "say why it tells no field")
+		require.Contains(t, changesNothing, action, "add the action to changesNothing, with the reason why it records no fields")
 	}
-	require.Len(t, changesNothing, len(asked), "take off the list what is told, or gone")
+	require.Len(t, changesNothing, len(asked), "remove from changesNothing the actions that record fields, or that no longer exist")
 }
 
 // sourceFiles returns the Go files of db and of the packages inside it, except those of tests.

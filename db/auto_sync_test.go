@@ -31,7 +31,7 @@ func TestAutoSyncIsAppliedAgainAfterOldSettingsWereApplied(t *testing.T) {
 	require.True(t, toApply())
 	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, latest))
 	require.False(t, toApply())
-	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, former), "by who has read them before")
+	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, former), "a worker that read the previous settings")
 	require.True(t, toApply())
 	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, latest))
 	require.False(t, toApply())

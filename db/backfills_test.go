@@ -35,7 +35,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		return tenant, m
 	}
 
-	t.Run("AfterADayTheOthersAreLeft", func(t *testing.T) {
+	t.Run("DaysExcludesCountedDay", func(t *testing.T) {
 		tenant, m := past(t)
 		all, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		require.NotContains(t, left, month.Start)
 	})
 
-	t.Run("ADayTwiceIsADayOnce", func(t *testing.T) {
+	t.Run("RepeatedCountOfDayAddsNothing", func(t *testing.T) {
 		tenant, m := past(t)
 		for _, want := range []int64{24, 0} {
 			n, err := store.Backfills.CountDay(t.Context(), tenant, m.Version.ID, month.Start)
@@ -58,7 +58,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		}
 	})
 
-	t.Run("ADayIsADayOfUTCWhereverTheProcessRuns", func(t *testing.T) {
+	t.Run("DaysAreUTCDaysInAnyTimeZone", func(t *testing.T) {
 		tenant, m := past(t)
 		days, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
@@ -74,16 +74,16 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
 
-	t.Run("NobodyReadsAMeterVersionWithADayMissing", func(t *testing.T) {
+	t.Run("MeterIsBackfillingUntilAllDaysAreCounted", func(t *testing.T) {
 		tenant, m := past(t)
 		require.Error(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID))
 		require.True(t, total(t, store, tenant, "acme", month)[0].Backfilling)
 		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID))
 		require.False(t, total(t, store, tenant, "acme", month)[0].Backfilling)
-		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID), "again changes nothing")
+		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID), "the second call changes nothing")
 	})
 
-	t.Run("UntilItIsCompleteReadsStayOnTheFormer", func(t *testing.T) {
+	t.Run("ReadsUsePreviousVersionUntilBackfillIsComplete", func(t *testing.T) {
 		tenant, m := past(t)
 		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID))
 		groupBy := []string{"model"}
@@ -92,7 +92,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		require.NotNil(t, backfilling)
 		require.Equal(t, m.Version.ID, updated.Version.ID)
 		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "", `{"model":"a"}`))
-		require.Equal(t, "73", total(t, store, tenant, "acme", month)[0].Usage.String(), "the former is fed")
+		require.Equal(t, "73", total(t, store, tenant, "acme", month)[0].Usage.String(), "the previous version still counts")
 		require.NoError(t, backfill(t.Context(), store, tenant, backfilling.ID))
 		after := total(t, store, tenant, "acme", month)[0]
 		require.Equal(t, backfilling.ID, after.Meter.Version.ID)
@@ -100,12 +100,12 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
 
-	t.Run("AMeterVersionThatWasReplacedBeforeItWasCompleteIsNeverRead", func(t *testing.T) {
+	t.Run("IncompleteReplacedVersionIsNeverRead", func(t *testing.T) {
 		tenant, m := past(t)
 		_, second, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy([]string{"model"}))
 		require.NoError(t, err)
 		require.NotNil(t, second)
-		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID), "the backfill of the replaced one ends in peace")
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID), "the backfill of the replaced version returns no error")
 		read := total(t, store, tenant, "acme", month)[0]
 		require.Equal(t, second.ID, read.Meter.Version.ID)
 		require.True(t, read.Backfilling)

@@ -137,8 +137,8 @@ func (b *biller) acceptOf(planned ledger.Planned) message {
 	return read(b, leased.Body)
 }
 
-// says returns the message in the body of a statement.
-func (b *biller) says(report uuid.UUID) message {
+// readMessage returns the message in the body of a statement.
+func (b *biller) readMessage(report uuid.UUID) message {
 	b.Helper()
 	return read(b, b.body(report))
 }

@@ -56,7 +56,7 @@ func TestPriceVersions(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	m := dbtest.Meter(t, store, tenant, "calls", "call")
 
-	t.Run("ChangesAtOnceFollowOneAnother", func(t *testing.T) {
+	t.Run("ConcurrentPricesAreNumberedInSequence", func(t *testing.T) {
 		require.NoError(t, atOnce(8, func(i int) error {
 			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
 				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november.Add(-time.Duration(i) * time.Hour),
@@ -71,14 +71,14 @@ func TestPriceVersions(t *testing.T) {
 		}
 	})
 
-	t.Run("NoneHoldsBeforeItsInstant", func(t *testing.T) {
+	t.Run("NoPriceAppliesBeforeItsEffectiveFrom", func(t *testing.T) {
 		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, catalog.PriceOwner{})
 		require.NoError(t, err)
 		_, ok := billing.PriceAt(versions, 0, november.Add(-8*time.Hour))
 		require.False(t, ok)
 	})
 
-	t.Run("OfOneInstantThereIsOne", func(t *testing.T) {
+	t.Run("OnePricePerEffectiveFrom", func(t *testing.T) {
 		require.NoError(t, atOnce(8, func(i int) error {
 			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
 				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november,
@@ -97,7 +97,7 @@ func TestPriceVersions(t *testing.T) {
 		require.Equal(t, 16, last.Version)
 	})
 
-	t.Run("EveryDigitIsKept", func(t *testing.T) {
+	t.Run("RateKeepsAllDigits", func(t *testing.T) {
 		rate := metering.MustDecimal("123456789012345678.123456789012")
 		set, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{MeterID: m.ID, Terms: billing.Terms{OverageRate: rate, Currency: "JPY"}, EffectiveFrom: november})
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestMeters(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 
-	t.Run("OfOneEventTypeThereAreAtMostTwenty", func(t *testing.T) {
+	t.Run("EventTypeHasAtMostTwentyMeters", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		var made int
 		var mu sync.Mutex
@@ -134,7 +134,7 @@ func TestMeters(t *testing.T) {
 		}
 	})
 
-	t.Run("ASlugIsTakenOnce", func(t *testing.T) {
+	t.Run("SlugIsUnique", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		_, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
@@ -143,7 +143,7 @@ func TestMeters(t *testing.T) {
 		require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	})
 
-	t.Run("AMeterWithoutAPastIsCompleteAtOnce", func(t *testing.T) {
+	t.Run("MeterWithoutPastEventsIsCompleteAtOnce", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		m := dbtest.Meter(t, store, tenant, "calls", "call")
 		require.Equal(t, metering.Complete, m.Version.Status)
@@ -153,7 +153,7 @@ func TestMeters(t *testing.T) {
 		require.Equal(t, []string{"model"}, updated.Version.GroupBy)
 	})
 
-	t.Run("ANewNameIsNoNewWayOfCounting", func(t *testing.T) {
+	t.Run("NewNameCreatesNoVersion", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		m := dbtest.Meter(t, store, tenant, "calls", "call", "model")
 		name, groupBy := "Calls", []string{"model"}

@@ -105,18 +105,18 @@ func TestPeriodClosesBeforeProviderHasAcceptedItsTotal(t *testing.T) {
 	require.Equal(t, ledger.Closing{}, b.closePeriods(), "its grace is not over")
 	b.now = over(month)
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods(), "that the provider does not know of the last unit changes nothing")
-	require.Equal(t, ledger.Closing{}, b.closePeriods(), "once is enough")
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods(), "the period closes although the last unit was not reported")
+	require.Equal(t, ledger.Closing{}, b.closePeriods(), "the period is closed already")
 	require.True(t, month.End.Equal(*b.closedUntil()))
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
 	last := b.accept()
 	require.True(t, month.Start.Equal(last.Data.Period.Start))
-	require.Equal(t, "142.75", last.Data.Meters[0].Usage.String(), "it is stated as it closed, without what came late")
+	require.Equal(t, "142.75", last.Data.Meters[0].Usage.String(), "the statement has the closed total, without the late usage")
 	b.acceptAll()
 	require.Empty(t, b.outOfSync())
 	b.exec(`update customers set look_again_at = null where id = $1`, b.customer.ID)
-	require.Empty(t, b.plan(anew).Send, "a closed period is stated once")
+	require.Empty(t, b.plan(anew).Send, "a closed period gets no further statement")
 	var complete bool
 	b.scan(`select complete from billing_periods where tenant_id = $1 and starts_at = $2`, []any{b.tenant, month.Start}, &complete)
 	require.True(t, complete)
@@ -164,14 +164,14 @@ func TestClosingWaitsForAsLongAsItLockedTheTenant(t *testing.T) {
 				return nil
 			})
 			b.use("1")
-			require.Empty(t, closed, "the closing leaves ingest its time")
+			require.Empty(t, closed, "the closing pauses while events are ingested")
 			cancel()
 			require.Equal(t, ledger.Closing{Closed: 1}, <-closed)
 		})
 	}
 }
 
-func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
+func TestIngestContinuesWhileClosingsArePlanned(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBillerIn(t, 8)
 	b.use("141.75")
@@ -258,7 +258,7 @@ func TestConcurrentClosingsNeedFewConnections(t *testing.T) {
 			for range cap(closed) {
 				all += <-closed
 			}
-			require.Equal(t, 1, all, "it closes once")
+			require.Equal(t, 1, all, "the period closes once")
 		})
 	}
 }
@@ -284,7 +284,7 @@ func TestClosedPeriodStoresTermsAndBreakdownOfItsCharge(t *testing.T) {
 	require.Equal(t, b.meter.Version.ID, version)
 	require.Equal(t, `{"schema":1,"base_price":10,"included_units":100,"overage_rate":0.005,"currency":"USD"}`, string(terms.JSON()))
 	sum := terms.Hash()
-	require.Equal(t, sum[:], hash, "what is stored is what the hash is of")
+	require.Equal(t, sum[:], hash, "the hash is that of the stored terms")
 	require.Equal(t, "141.75", working[0].Amount.String())
 	require.Equal(t, version, working[0].MeterVersion)
 	last := working[len(working)-1]
@@ -313,7 +313,7 @@ func TestLateUsageIsAdjustedAtPriceOfClosedPeriod(t *testing.T) {
 
 	b.useAt("100", late) // 241.75 units cost 10.70875
 	m := b.accept()
-	require.True(t, m.Data.Period.Start.Equal(month.End), "the oldest open period carries it")
+	require.True(t, m.Data.Period.Start.Equal(month.End), "the statement of the oldest open period has the adjustment")
 	require.Equal(t, "0", m.Data.Meters[0].Usage.String())
 	list := adjustments(t, m)
 	require.Len(t, list, 1)
@@ -333,7 +333,7 @@ func TestLateUsageIsAdjustedAtPriceOfClosedPeriod(t *testing.T) {
 
 	b.useAt("-200", late)
 	list = adjustments(t, b.accept())
-	require.Len(t, list, 1, "what was said is taken back in so many words")
+	require.Len(t, list, 1, "a statement of 0 takes the adjustment back")
 	require.Equal(t, "0", list[0].Usage.String())
 	require.Equal(t, "0", list[0].Amount.String())
 }
@@ -353,7 +353,7 @@ func TestNextTargetPeriodBillsOnlyLateUsageNotYetBilled(t *testing.T) {
 	b.now = over(next)
 	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Empty(t, b.plan(anew).Send, "closing changes nothing that was reported")
+	require.Empty(t, b.plan(anew).Send, "closing changes no reported quantity")
 	b.useAt("300", late)
 	m := b.accept()
 	require.True(t, m.Data.Period.Start.Equal(next.End))
@@ -407,7 +407,7 @@ func TestLateUsageOfPeriodClosedWithoutProviderIsNotBilled(t *testing.T) {
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	b.useProvider("https://billing.example.com/usage")
-	require.Empty(t, adjustments(t, b.accept()), "nothing was billed that could be adjusted")
+	require.Empty(t, adjustments(t, b.accept()), "no billed total exists to adjust")
 }
 
 func TestPeriodStaysOpenDuringFirstBackfillOfMeter(t *testing.T) {

@@ -153,7 +153,7 @@ func TestConcurrentKeyConflictsAreStoredOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, keys, fresh)
-	require.Equal(t, senders*keys*2*(contents-1), conflicting, "every event with another content than its key's")
+	require.Equal(t, senders*keys*2*(contents-1), conflicting, "every event with content that differs from the first event of its key")
 	require.Len(t, conflicts(t, store, tenant, 1000), keys*(contents-1))
 	var both int
 	require.NoError(t, conn.QueryRow(t.Context(), `

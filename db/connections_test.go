@@ -64,7 +64,7 @@ func TestReceiverThatMovesToAnotherURLKeepsItsConnection(t *testing.T) {
 	planned := b.next(anew)
 	b.moveTo(anotherReceiver)
 	require.Equal(t, connection, b.connection)
-	require.Equal(t, planned, b.next(anew), "it is sent there")
+	require.Equal(t, planned, b.next(anew), "the planned report is kept, and sent to the new URL")
 	leased := b.lease(planned.ID)
 	require.Equal(t, anotherReceiver, leased.Provider.Address)
 	b.complete(planned.ID, billing.Accepted)
@@ -82,7 +82,7 @@ func TestReceiverThatMovesToAnotherURLKeepsItsConnection(t *testing.T) {
 	b.moveTo(oneReceiver)
 	require.Empty(t, b.plan(anew).Send)
 	b.use("1")
-	require.Len(t, b.accept().Data.Adjustments, 1, "what was adjusted before stays")
+	require.Len(t, b.accept().Data.Adjustments, 1, "the previous adjustments are unchanged")
 }
 
 func TestNewReceiverIsCreatedOnceAndGetsUnbilledUsage(t *testing.T) {
@@ -98,20 +98,20 @@ func TestNewReceiverIsCreatedOnceAndGetsUnbilledUsage(t *testing.T) {
 	first := b.connection
 	b.use("60")
 	b.accept()
-	require.Equal(t, first, begin(oneReceiver), "it is there already")
+	require.Equal(t, first, begin(oneReceiver), "the connection already has this URL")
 	second := begin(anotherReceiver)
 	require.NotEqual(t, first, second)
 	b.use("5")
 	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
-	require.Equal(t, second, begin(anotherReceiver), "whoever saves it again")
+	require.Equal(t, second, begin(anotherReceiver), "the same connection, if the provider is saved again")
 	require.Empty(t, b.plan(anew).Send)
 
 	third := begin(oneReceiver)
-	require.NotContains(t, []metering.ConnectionID{first, second}, third, "somebody else is there now")
+	require.NotContains(t, []metering.ConnectionID{first, second}, third, "the connection is new, because the receiver has changed")
 	b.use("1")
 	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String())
 	b.moveTo(oneReceiver)
-	require.Equal(t, third, b.connection, "of two at a URL the last one")
+	require.Equal(t, third, b.connection, "of two connections with the same URL, the last one is used")
 	b.moveTo("https://third.example.com/")
 	require.Equal(t, third, b.connection)
 }
@@ -130,7 +130,7 @@ func TestTestAndLiveModeOfAnAccountAreTwoConnections(t *testing.T) {
 	require.NotEqual(t, test, b.connection)
 	b.link("sub_1", month, asDelta)
 	b.use("7")
-	require.Equal(t, "17", b.reportAll().String(), "the invoice, too, is one of test mode")
+	require.Equal(t, "17", b.reportAll().String(), "the invoice of test mode does not bill the 10")
 	require.Empty(t, b.outOfSync())
 
 	b.useMode("acct_1", false)
@@ -139,7 +139,7 @@ func TestTestAndLiveModeOfAnAccountAreTwoConnections(t *testing.T) {
 	require.Empty(t, b.plan(anew).Send, "its invoice is final")
 	b.useProvider(oneReceiver)
 	require.Empty(t, b.plan(anew).Send[1:])
-	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "17 are billed live")
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "the 17 are billed in live mode")
 }
 
 func TestAPeriodThatClosesInTestModeIsNotBilledLive(t *testing.T) {
@@ -182,7 +182,7 @@ func TestNewAccountBillsOnlyUsageNotBilledByFirstAccount(t *testing.T) {
 	require.Equal(t, "40", m.Data.Meters[0].Amount.String())
 
 	b.useProvider(oneReceiver)
-	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other keeps its 40")
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other connection has billed 40")
 	b.use("5")
 	m = b.accept()
 	require.Equal(t, "65", m.Data.Meters[0].Usage.String())
@@ -220,14 +220,14 @@ func TestTheSameAccountKeepsItsConnection(t *testing.T) {
 	b.useProvider(anotherReceiver)
 	require.NotEqual(t, first, b.connection)
 	b.useProvider(oneReceiver)
-	require.Equal(t, first, b.connection, "also where another was active meanwhile")
+	require.Equal(t, first, b.connection, "the same connection, after another one was active")
 	active, err := b.store.Providers.Active(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, first, active.ID)
 	b.useStripe("acct_1")
 	require.NotEqual(t, first, b.connection, "another kind is another account")
 	b.useProvider(oneReceiver)
-	require.Equal(t, first, b.connection, "also where another kind was active meanwhile")
+	require.Equal(t, first, b.connection, "the same connection, after another kind was active")
 }
 
 func TestUnsentReportToPreviousConnectionIsWithdrawn(t *testing.T) {
@@ -239,14 +239,14 @@ func TestUnsentReportToPreviousConnectionIsWithdrawn(t *testing.T) {
 	b.requireConflict(b.leaseError(s.ID), "the billing provider was replaced")
 	next := b.next(0)
 	require.NotEqual(t, s.ID, next.ID)
-	require.Equal(t, "60", b.says(next.ID).Data.Meters[0].Usage.String(), "all of it")
+	require.Equal(t, "60", b.readMessage(next.ID).Data.Meters[0].Usage.String(), "the report of the previous connection does not count as billed")
 	state, response := b.state(s.ID)
 	require.Equal(t, billing.Rejected, state)
 	require.Contains(t, response, "withdrawn")
 
 	b.useProvider(oneReceiver)
 	b.requireConflict(b.leaseError(s.ID), "the outcome of the report is already known")
-	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "now the other's was never sent")
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the report of the other connection was withdrawn")
 	require.Empty(t, b.outOfSync())
 }
 
@@ -280,9 +280,9 @@ func TestUndecidedReportCountsAsBilledByPreviousConnection(t *testing.T) {
 		b, _ := newOldBiller(t)
 		s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
 		planned := b.plan(0)
-		require.Equal(t, "0", b.says(planned.Send[0].ID).Data.Meters[0].Usage.String(), "nobody is waited for")
+		require.Equal(t, "0", b.readMessage(planned.Send[0].ID).Data.Meters[0].Usage.String(), "the plan does not wait for the outcome of the report")
 		state, _ := b.state(s)
-		require.Equal(t, billing.Sending, state, "somebody is sending it")
+		require.Equal(t, billing.Sending, state, "its lease has not ended")
 		b.acceptOf(planned)
 		require.NotEmpty(t, b.outOfSync(), "its lease will end")
 
@@ -291,13 +291,13 @@ func TestUndecidedReportCountsAsBilledByPreviousConnection(t *testing.T) {
 		state, response := b.state(s)
 		require.Equal(t, billing.InDoubt, state)
 		require.Equal(t, "the provider was replaced before it answered", response)
-		require.Empty(t, b.outOfSync(), "nothing is known by sending it elsewhere")
+		require.Empty(t, b.outOfSync(), "a report to another connection would not reveal the outcome")
 		b.requireConflict(b.leaseError(s), "the billing provider was replaced")
 		b.use("5")
 		require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
 
 		b.complete(s, outcome) // the late response of the previous connection
-		require.Len(t, b.outOfSync(), 1, "what is billed there may be something else now")
+		require.Len(t, b.outOfSync(), 1, "the outcome may change the quantity to bill")
 		b.use("1")
 		require.Equal(t, metering.MustDecimal(want).Add(metering.Whole(6)).String(), b.accept().Data.Meters[0].Usage.String())
 		require.Empty(t, b.outOfSync())
@@ -312,7 +312,7 @@ func TestLateAcceptanceIsDeductedAtNewConnection(t *testing.T) {
 	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
 	require.Empty(t, b.outOfSync())
 	b.complete(s, billing.Accepted)
-	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "so the second takes it back")
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "the new connection no longer bills these 60 units")
 }
 
 func TestReportInDoubtIsSentAgainAfterConnectionReturns(t *testing.T) {
@@ -326,12 +326,12 @@ func TestReportInDoubtIsSentAgainAfterConnectionReturns(t *testing.T) {
 	state, _ := b.state(s)
 	require.Equal(t, billing.InDoubt, state)
 	b.useProvider(oneReceiver)
-	require.Equal(t, s, b.next(anew).ID, "before anything else")
+	require.Equal(t, s, b.next(anew).ID, "the report in doubt is sent first")
 	leased := b.lease(s)
 	require.Equal(t, 2, leased.Attempt)
 	require.Equal(t, written, leased.Body)
 	b.complete(s, billing.Accepted)
-	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other keeps its 5: only more events stand behind it")
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other connection has billed 5, so 60 of 65 are left")
 	require.Empty(t, b.outOfSync())
 }
 
@@ -342,7 +342,7 @@ func TestReportInDoubtAtPreviousConnectionDoesNotDelayClosing(t *testing.T) {
 		s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
 		b.use("5")
 		b.acceptAll()
-		require.Empty(t, b.plan(anew).Send, "it holds up no report")
+		require.Empty(t, b.plan(anew).Send, "the report in doubt delays no other report")
 		b.now = over(month)
 		b.acceptAll()
 		require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
@@ -355,7 +355,7 @@ func TestReportInDoubtAtPreviousConnectionDoesNotDelayClosing(t *testing.T) {
 		} else {
 			late := adjustments(t, b.accept())
 			require.Len(t, late, 1)
-			require.Equal(t, "60", late[0].Usage.String(), "a closed period is not stated again")
+			require.Equal(t, "60", late[0].Usage.String(), "late usage of a closed period is an adjustment")
 		}
 		var usage metering.Decimal
 		b.scan(`select usage from billing_period_totals where tenant_id = $1`, []any{b.tenant}, &usage)
@@ -422,7 +422,7 @@ func TestUndecidedReportCountsAsBilledAfterProviderIsDeleted(t *testing.T) {
 	require.Len(t, deleted, 1)
 
 	b.useProvider(anotherReceiver)
-	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "65 may have arrived at the first")
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "65 may have arrived at the first receiver")
 	require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, ledger.Resolution{Report: unheard, State: billing.Rejected, Actor: "key_1", Reason: "not there"}, b.now))
 	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
 }
@@ -454,7 +454,7 @@ func TestAReportThatIsLeasedWhileItsProviderIsDeletedIsInDoubt(t *testing.T) {
 	require.Equal(t, billing.InDoubt, state)
 	require.Equal(t, "the provider was deleted before it answered", response)
 	b.useProvider(anotherReceiver)
-	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "60 may have arrived at the first")
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "60 may have arrived at the first receiver")
 }
 
 func TestADeletedProvidersUnsentReportIsWithdrawn(t *testing.T) {

@@ -22,7 +22,7 @@ func (b *biller) sendAccepted(value string) uuid.UUID {
 	return sent
 }
 
-func (b *biller) saw(state billing.State, reports ...uuid.UUID) {
+func (b *biller) observe(state billing.State, reports ...uuid.UUID) {
 	b.Helper()
 	require.NoError(b, b.store.Ledger.StoreObserved(b.Context(), b.tenant, reports, state, "tested"))
 }
@@ -53,16 +53,16 @@ func TestUncountedListsAcceptedReports(t *testing.T) {
 	require.Equal(t, []uuid.UUID{second}, c.Reports)
 	require.Equal(t, []uuid.UUID{first}, c.OldReports)
 
-	b.saw(billing.Counted, first)
+	b.observe(billing.Counted, first)
 	c = b.uncounted(since.Add(time.Minute))[0]
 	require.Equal(t, []string{"15", "10", "0"}, []string{c.Total.String(), c.Seen.String(), c.Old.String()})
 	require.Empty(t, c.OldReports)
 	state, _ := b.state(second)
-	require.Equal(t, billing.Accepted, state, "it came after what was seen")
+	require.Equal(t, billing.Accepted, state, "it was accepted after the read")
 
 	b.use("2")
 	b.lease(b.next(anew).ID)
-	require.Empty(t, b.uncounted(b.now), "what is on its way may be counted already")
+	require.Empty(t, b.uncounted(b.now), "the provider may have counted the leased report already")
 }
 
 func TestCountedReportMarksEarlierReportsAsCounted(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCountedReportMarksEarlierReportsAsCounted(t *testing.T) {
 	first, second := b.sendAccepted("10"), b.sendAccepted("5")
 	c := b.uncounted(b.now.Add(time.Minute))[0]
 	require.Equal(t, []string{"15", "15"}, []string{c.Total.String(), c.Old.String()}, "the last one takes the place of those before it")
-	b.saw(billing.Counted, second)
+	b.observe(billing.Counted, second)
 	for _, r := range []uuid.UUID{first, second} {
 		state, response := b.state(r)
 		require.Equal(t, billing.Counted, state)
@@ -193,6 +193,6 @@ func TestReportsOfTwoPeriodsAreCountedInOneSubscriptionPeriod(t *testing.T) {
 	require.True(t, c.Range.Start.Equal(subscribed.Start) && c.Range.End.Equal(subscribed.End))
 	require.Equal(t, []string{"12", "12"}, []string{c.Total.String(), c.Old.String()})
 	require.Len(t, c.Reports, 2)
-	b.saw(billing.Counted, c.OldReports...)
+	b.observe(billing.Counted, c.OldReports...)
 	require.Empty(t, b.uncounted(b.now.Add(time.Minute)))
 }

@@ -100,21 +100,21 @@ func TestBothCredentialsAreValidUntilTheOverlapEnds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, r.now.Add(time.Hour), begun.Until)
 		require.Equal(t, both, r.valid(begun, begun.Until.Add(-time.Microsecond)))
-		require.Equal(t, newOnly, r.valid(begun, begun.Until), "although nobody has recorded it")
+		require.Equal(t, newOnly, r.valid(begun, begun.Until), "although no process has recorded the end")
 
 		same, err := r.store.Rotations.End(t.Context(), r.tenant, begun.ID, false, begun.Until.Add(-time.Microsecond))
 		require.NoError(t, err)
-		require.Empty(t, same.Outcome, "it is not time yet")
+		require.Empty(t, same.Outcome, "the overlap has not ended")
 		for range 2 {
 			ended, err := r.store.Rotations.End(t.Context(), r.tenant, begun.ID, false, begun.Until.Add(time.Hour))
 			require.NoError(t, err)
 			require.Equal(t, metering.RotationExpired, ended.Outcome)
-			require.Equal(t, begun.Until, *ended.EndedAt, "whenever that is recorded")
+			require.Equal(t, begun.Until, *ended.EndedAt, "EndedAt does not depend on when the end is recorded")
 		}
 		require.Equal(t, newOnly, r.valid(begun, begun.Until.Add(-time.Microsecond)), "it is revoked")
 		kept, err := r.store.Rotations.Keep(t.Context(), r.tenant, begun.ID, r.now)
 		require.NoError(t, err)
-		require.Equal(t, metering.RotationExpired, kept.Outcome, "what has ended is not revived")
+		require.Equal(t, metering.RotationExpired, kept.Outcome, "an ended rotation cannot be kept")
 	}
 	require.Equal(t, "schedule webhook.end_former_secret "+r.ids[metering.WebhookCredential].String(), r.audited())
 }
@@ -127,7 +127,7 @@ func TestWithoutAnOverlapTheOldCredentialEndsWithItsRotation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, metering.RotationExpired, begun.Outcome)
 		require.Equal(t, newOnly, r.valid(begun, r.now))
-		require.Equal(t, newOnly, r.valid(begun, r.now.Add(-time.Hour)), "it is revoked, whatever the time is elsewhere")
+		require.Equal(t, newOnly, r.valid(begun, r.now.Add(-time.Hour)), "it is revoked, even for a process with a slow clock")
 	}
 	_, err := r.rotate(metering.APIKeyCredential, 0)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
@@ -154,13 +154,13 @@ func TestOperatorEndsRotationEarlyOrKeepsBothCredentials(t *testing.T) {
 
 		late, err := kept.rotate(kind, time.Hour)
 		if kind == metering.HMACSecretCredential {
-			require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "two are live")
+			require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "two secrets are live")
 			continue
 		}
 		require.NoError(t, err)
 		ended, err = store.Rotations.Keep(t.Context(), kept.tenant, late.ID, late.Until)
 		require.NoError(t, err)
-		require.Equal(t, metering.RotationExpired, ended.Outcome, "what has ended is not revived")
+		require.Equal(t, metering.RotationExpired, ended.Outcome, "an ended rotation cannot be kept")
 	}
 	require.Equal(t, "operator webhook.end_former_secret "+finished.ids[metering.WebhookCredential].String(), finished.audited())
 }
@@ -212,14 +212,14 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 	}
 	unwatched, err := store.Rotations.Unwatched(t.Context(), clock.Now().Add(2*time.Minute))
 	require.NoError(t, err)
-	require.Empty(t, unwatched, "their runs know when they end")
+	require.Empty(t, unwatched, "the runs wait for the ends")
 
 	require.NoError(t, store.Credentials.Revoke(t.Context(), r.tenant, metering.Operator, begun[metering.APIKeyCredential].OldID))
 	require.NoError(t, store.Credentials.Revoke(t.Context(), r.tenant, metering.Operator, begun[metering.HMACSecretCredential].OldID))
 	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID.Number)))
 	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Second))
 	require.NoError(t, err)
-	require.Len(t, unwatched, len(kinds), "their runs have to be told")
+	require.Len(t, unwatched, len(kinds), "the runs must be notified of the changes")
 	for _, rotation := range begun {
 		for _, change := range []func() (metering.Rotation, error){
 			func() (metering.Rotation, error) {
@@ -248,14 +248,14 @@ func TestARotationWithoutARunIsFoundByOneWorkerAtATime(t *testing.T) {
 		require.NoError(t, err)
 		return found
 	}
-	require.Empty(t, find(r.now.Add(59*time.Second)), "its start may be under way")
+	require.Empty(t, find(r.now.Add(59*time.Second)), "another worker may be starting the run")
 	require.Equal(t, []access.UnwatchedRotation{{Tenant: r.tenant, ID: begun.ID}}, find(r.now.Add(time.Minute)))
 	require.Empty(t, find(r.now.Add(time.Minute)))
-	require.Len(t, find(r.now.Add(2*time.Minute)), 1, "that worker has died")
+	require.Len(t, find(r.now.Add(2*time.Minute)), 1, "that worker did not start the run")
 	_, err = store.Rotations.Watch(t.Context(), r.tenant, begun.ID)
 	require.NoError(t, err)
 	require.Empty(t, find(begun.Until))
-	require.Len(t, find(begun.Until.Add(time.Minute)), 1, "its end is not recorded")
+	require.Len(t, find(begun.Until.Add(time.Minute)), 1, "the run has not recorded the end")
 }
 
 func TestUseOfOldCredentialIsWarnedAboutOnce(t *testing.T) {
@@ -273,11 +273,11 @@ func TestUseOfOldCredentialIsWarnedAboutOnce(t *testing.T) {
 			return warned.WarnedAt
 		}
 		require.Equal(t, r.now.Add(3*time.Hour), begun.WarnAt())
-		require.Nil(t, warn(begun.WarnAt()), "nobody uses it")
+		require.Nil(t, warn(begun.WarnAt()), "the old credential is not used")
 		use(r.now.Add(time.Hour))
-		require.Nil(t, warn(begun.WarnAt()), "its users have changed over since")
+		require.Nil(t, warn(begun.WarnAt()), "the last use was too long ago")
 		use(r.now.Add(150 * time.Minute))
-		require.Nil(t, warn(begun.Until), "nobody can do anything about it")
+		require.Nil(t, warn(begun.Until), "the old credential is not valid any more, so a warning comes too late")
 		require.Equal(t, begun.WarnAt(), *warn(begun.WarnAt()))
 		require.Equal(t, "schedule "+string(kind)+".still_used "+begun.Old(), r.audited())
 		require.Equal(t, begun.WarnAt(), *warn(begun.WarnAt().Add(time.Minute)))

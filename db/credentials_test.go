@@ -55,12 +55,12 @@ func TestConcurrentRequestsDoNotExceedMaximumOfAPIKeys(t *testing.T) {
 	require.NoError(t, err)
 	by := access.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now}
 	_, _, err = store.Rotations.Credential(t.Context(), by, newest[0].ID, key(100))
-	require.NoError(t, err, "one takes the place of another")
+	require.NoError(t, err, "the new key replaces the old one immediately")
 	newest, err = dbtest.Items(store.Credentials.List(t.Context(), tenant, metering.APIKeyCredential, 0, 1))
 	require.NoError(t, err)
 	by.Overlap = time.Hour
 	_, _, err = store.Rotations.Credential(t.Context(), by, newest[0].ID, key(101))
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "both would be live")
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "both keys would be live")
 	require.NoError(t, store.Credentials.Revoke(t.Context(), tenant, metering.Operator, newest[0].ID))
 	_, err = store.Credentials.Create(t.Context(), tenant, metering.Operator, metering.APIKeyCredential, key(102), now.Add(time.Minute))
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestTenantsDoNotShareSecretsOrRequestIDs(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	key := metering.CredentialID{Kind: metering.APIKeyCredential, Number: made[ours].ID.Number}
 	_, err = store.Credentials.Get(ctx, ours, key)
-	require.EqualError(t, err, "there is no such API key", "the number is a secret's")
+	require.EqualError(t, err, "there is no such API key", "the number belongs to a secret")
 	require.EqualError(t, store.Credentials.Revoke(ctx, ours, metering.Operator, key), "there is no such API key")
 	signers, err := store.Credentials.Signers(ctx, []metering.TenantID{ours, theirs, none})
 	require.NoError(t, err)

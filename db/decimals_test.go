@@ -85,13 +85,13 @@ func TestChangeOfDecimalsReportsDifferenceToNewlyRoundedTotal(t *testing.T) {
 	require.Equal(t, []string{"meter_delta 1"}, b.reportEach())
 	require.Empty(t, b.outOfSync())
 	b.decimals(3)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "other decimals")
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "the decimals have changed")
 	require.Equal(t, []string{"meter_delta 0.234"}, b.reportEach())
 	require.Empty(t, b.outOfSync())
 	b.use("0.0004")
 	require.Equal(t, []string{"meter_delta 0.001"}, b.reportEach()) // 1.2349 rounds to 1.235
 	b.decimals(0)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "none again")
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "the decimals have changed to 0")
 	require.Equal(t, []string{"meter_delta -0.235"}, b.reportEach())
 	require.Empty(t, b.outOfSync())
 }
@@ -120,7 +120,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	require.Equal(t, "1.2345 to 3 decimals for 123.4", b.closed(month))
 
 	b.decimals(0)
-	require.Empty(t, b.reportEach(), "1.234 is not 1 in hindsight")
+	require.Empty(t, b.reportEach(), "a closed period keeps its decimals")
 	b.useAt("0.0004", month.Start.AddDate(0, 0, 20))
 	require.Equal(t, []string{"charge 0.1"}, b.reportEach()) // 1.2349 rounds to 1.235, for 123.50; 123.40 were billed
 
@@ -132,7 +132,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	require.Equal(t, "0.6 to 0 decimals for 100", b.closed(next))
 
 	b.decimals(6)
-	require.Empty(t, b.reportEach(), "1 is not 0.6 in hindsight")
+	require.Empty(t, b.reportEach(), "a closed period keeps its decimals")
 	b.useAt("0.8", next.Start.AddDate(0, 0, 1))
 	require.Empty(t, b.reportEach(), "1.4 are 1")
 	b.useAt("0.2", next.Start.AddDate(0, 0, 1))

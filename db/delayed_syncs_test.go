@@ -77,7 +77,7 @@ func TestADelayedSyncIsReportedOnce(t *testing.T) {
 func TestADelayedSyncOfAFailingCustomerIsNotReported(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncDelayed)
-	h.happen("the webhook answered 400")
+	h.runSync("the webhook answered 400")
 	h.request()
 	h.now = h.now.Add(time.Hour)
 	h.reportDelays()
@@ -92,7 +92,7 @@ func TestASyncThatEndsIsNotReportedAsDelayed(t *testing.T) {
 	delayed, err := h.store.Syncs.Delayed(t.Context(), h.now)
 	require.NoError(t, err)
 	require.Len(t, delayed, 1)
-	h.happen("")
+	h.runSync("")
 	require.NoError(t, h.store.Syncs.ReportDelay(t.Context(), delayed[0], h.now))
 	require.Empty(t, h.deliveries())
 }

@@ -38,7 +38,7 @@ func TestFiringsOfDeletedAlertAreDeletedInBatches(t *testing.T) {
 		return alerts, firings
 	}
 	alerts, firings := rows()
-	require.Equal(t, []int{2, 4}, []int{alerts, firings}, "a deletion deletes no firings")
+	require.Equal(t, []int{2, 4}, []int{alerts, firings}, "the deletion leaves the firings to the worker")
 	worker := dbtest.OpenAsWorker(t, address)
 	for _, want := range []int64{2, 2, 0} {
 		deleted, err := worker.Alerts.SweepDeleted(t.Context(), 2)
@@ -46,7 +46,7 @@ func TestFiringsOfDeletedAlertAreDeletedInBatches(t *testing.T) {
 		require.Equal(t, want, deleted)
 	}
 	alerts, firings = rows()
-	require.Equal(t, []int{1, 1}, []int{alerts, firings}, "those of the other alert")
+	require.Equal(t, []int{1, 1}, []int{alerts, firings}, "only the other alert and its firing are left")
 	_, err = w.store.Alerts.Get(t.Context(), w.tenant, kept.ID)
 	require.NoError(t, err)
 }
@@ -122,8 +122,8 @@ func TestNothingPersonalIsLeftOfTheAlertsOfAnErasedCustomer(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 	_, err = store.Alerts.Create(t.Context(), tenant, "key_1", metering.Alert{Name: "late", Type: metering.SilenceAlert, CustomerID: ada.ID, Minutes: 5}, now)
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "the request had found the customer before its erasure")
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "the customer was erased after the request had read it")
 	_, err = store.Quotas.Set(t.Context(), tenant, "key_1", metering.Quota{CustomerID: ada.ID, Meter: m, Group: &ofDevice, Limit: new(metering.Whole(1)), Mode: metering.SoftQuota, Period: metering.PerDay}, now)
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "nor is a quota set")
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "a quota for the erased customer is refused too")
 	requireGone(t, conn)
 }

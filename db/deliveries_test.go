@@ -23,23 +23,23 @@ import (
 func TestNewMessageDoesNotWaitForRetryOfEarlierMessage(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	h.attempt(503, 0)
 	h.now = h.now.Add(5 * time.Second)
 	h.attempt(503, 0)
 	require.Equal(t, h.now.Add(5*time.Minute), h.waiting().Next.UTC())
-	h.happen("")
-	require.False(t, h.wanted(), "it backs off")
+	h.runSync("")
+	require.False(t, h.wanted(), "the endpoint backs off")
 	h.now = h.now.Add(10 * time.Second)
-	require.True(t, h.wanted(), "the run waits for what was tried in vain")
+	require.True(t, h.wanted(), "a run starts for the message after the backoff")
 }
 
 func TestFailureOfPreviousURLDoesNotAffectNewURL(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{410, 503} {
 		h := newHooked(t, metering.MessageSyncSucceeded)
-		h.happen("")
-		h.happen("")
+		h.runSync("")
+		h.runSync("")
 		c := h.claim()
 		url := "https://example.com/other"
 		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{URL: &url}, h.now)
@@ -56,7 +56,7 @@ func TestFailureOfPreviousURLDoesNotAffectNewURL(t *testing.T) {
 func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	for range 10 {
 		h.attempt(503, 0)
 		if due := h.deliveries()[0].DueAt; due != nil {
@@ -65,7 +65,7 @@ func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	}
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 	h.now = h.now.AddDate(0, 0, 31)
-	h.happen("")
+	h.runSync("")
 	h.attempt(503, 0)
 	require.Nil(t, h.read().DisabledAt, "one failure in a month")
 	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status)
@@ -89,7 +89,7 @@ func awaitBlocked(t *testing.T, tx pgx.Tx) {
 		var waits bool
 		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
 		if err == nil && !waits {
-			err = errors.New("nobody waits")
+			err = errors.New("no backend waits for a lock")
 		}
 		return err
 	})
@@ -164,7 +164,7 @@ func (h *hooked) databaseTime() time.Time {
 func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	conn, err := pgx.Connect(t.Context(), h.address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
@@ -199,7 +199,7 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 		require.NoError(t, conn.QueryRow(t.Context(), `select spent from webhook_budgets where target = $1`, target).Scan(&at))
 		return at
 	}
-	h.happen("")
+	h.runSync("")
 	h.claim()
 	unchanged := spent(h.tenant.String())
 
@@ -224,7 +224,7 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 			return nil
 		})
 	}
-	require.True(t, unchanged.Equal(spent(h.tenant.String())), "what the other tenant spends is not this one's")
+	require.True(t, unchanged.Equal(spent(h.tenant.String())), "the deliveries of the other tenant use none of this tenant's budget")
 }
 
 // TestDisabledEndpointIsReportedOnceToOtherEndpoints disables two endpoints concurrently. The message about each
@@ -238,8 +238,8 @@ func TestDisabledEndpointIsReportedOnceToOtherEndpoints(t *testing.T) {
 	want := map[string]int{}
 	for round := 1; round <= 3; round++ {
 		h.now = h.now.Add(time.Minute)
-		h.happen("")
-		h.happen("")
+		h.runSync("")
+		h.runSync("")
 		var claimed []access.ClaimedDelivery
 		for _, e := range failing {
 			h.hook = e

@@ -85,7 +85,7 @@ func TestDigestCoversEventsOfPeriodAtItsClosing(t *testing.T) {
 
 	b.useAt("5", month.Start.AddDate(0, 0, 20)) // late usage
 	require.Equal(t, want, b.digests())
-	require.NotEqual(t, want[b.meter.ID], b.recounted("api_call", month), "what came late is in none")
+	require.NotEqual(t, want[b.meter.ID], b.recounted("api_call", month), "no digest includes late usage")
 
 	_, err := b.connect().Exec(t.Context(), `update events set value = value + 1 where tenant_id = $1 and event_type = 'api_call' and customer_id = $2`, b.tenant, b.customer.ID)
 	require.NoError(t, err)

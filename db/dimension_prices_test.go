@@ -254,7 +254,7 @@ func TestUnusedPriceByDimensionDoesNotChangeClosedStatement(t *testing.T) {
 	b, month := newTokenBillerOf(t, newBillerAt(t, store, address))
 	b.setPrice(byRegion(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	b.setPrice(byModel(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
-	require.NoError(t, b.groupTokensBy("model"), "the price by region has charged nothing")
+	require.NoError(t, b.groupTokensBy("model"), "the price by region has charged no usage")
 	within := b.now
 	b.sendToken("acme", "small", "eu", "200", within)
 	b.now = over(month)

@@ -91,7 +91,7 @@ func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day,
 			return err
 		}
 		remaining = len(found)
-		return keepDiscrepancies(ctx, tx, tenant, day, found, now)
+		return storeDiscrepancies(ctx, tx, tenant, day, found, now)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("audit usage: %w", err)
@@ -104,6 +104,7 @@ type discrepancyKey struct {
 	meter    metering.MeterID
 }
 
+// disagreement contains two counts of the same usage: from rollups and from events.
 type disagreement struct {
 	rollup, events           metering.Decimal
 	rollupCount, eventsCount int64
@@ -112,16 +113,18 @@ type disagreement struct {
 // eventTotals is the SQL of the sum and the number of a day's events, by customer and event type.
 const eventTotals = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 
+// compareDay returns the differences between the day's rollups and its events. It counts the events only if the rollups
+// differ from the independent daily count.
 func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
 	recounted, err := recountDay(ctx, tx, tenant, meters, day)
 	if err != nil {
 		return nil, err
 	}
-	suspect, err := discrepancies(ctx, tx, tenant, meters, day, usage.DailyCount, recounted)
+	suspect, err := findDiscrepancies(ctx, tx, tenant, meters, day, usage.DailyCount, recounted)
 	if err != nil || len(suspect) == 0 {
 		return nil, err
 	}
-	return discrepancies(ctx, tx, tenant, meters, day, eventTotals, recounted)
+	return findDiscrepancies(ctx, tx, tenant, meters, day, eventTotals, recounted)
 }
 
 // recountDay measures all events of a day again, for the meters with filters or a value property. No other
@@ -135,10 +138,10 @@ func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	return statement.Measure(ctx, tx)
 }
 
-// discrepancies compares the rollups of a UTC day with another count of the day. The rollups cover whole
+// findDiscrepancies compares the rollups of a UTC day with another count of the day. The rollups cover whole
 // local hours. If the UTC day covers a local hour only in part, the events of that part are counted instead.
 // Meters with filters or a value property are compared with recounted, all others with the SQL in other.
-func discrepancies(
+func findDiscrepancies(
 	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[usage.MeasuredKey]*usage.Tally,
 ) (map[discrepancyKey]disagreement, error) {
 	next := day.AddDate(0, 0, 1)
@@ -190,7 +193,9 @@ func discrepancies(
 	return found, err
 }
 
-func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[discrepancyKey]disagreement, now time.Time) error {
+// storeDiscrepancies replaces the stored differences of the day. It publishes a message, unless an earlier audit of the
+// day has already found differences.
+func storeDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[discrepancyKey]disagreement, now time.Time) error {
 	known, err := tx.Exec(ctx, `delete from usage_discrepancies where tenant_id = $1 and day = $2`, tenant, day)
 	if err != nil || len(found) == 0 {
 		return err

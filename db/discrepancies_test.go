@@ -39,9 +39,9 @@ func TestAuditFindsDifferencesBetweenRollupsAndEvents(t *testing.T) {
 				require.NoError(t, err)
 				return found
 			}
-			require.Zero(t, audit(tenant.ID), "of what is not folded")
+			require.Zero(t, audit(tenant.ID), "the usage is not folded")
 			require.NoError(t, store.Folds.Tenant(t.Context(), tenant.ID))
-			require.Zero(t, audit(tenant.ID), "of what is folded")
+			require.Zero(t, audit(tenant.ID), "the usage is folded")
 
 			_, err := dbtest.Conn(t).Exec(t.Context(), `
 				update usage_hourly set sum = sum + 0.5
@@ -49,7 +49,7 @@ func TestAuditFindsDifferencesBetweenRollupsAndEvents(t *testing.T) {
 				tenant.ID, metering.WindowOf(day.Add(12*time.Hour), metering.Hour, tenant.Location()).Start)
 			require.NoError(t, err)
 			require.Equal(t, 1, audit(tenant.ID))
-			require.Equal(t, 1, audit(tenant.ID), "found again, and kept once")
+			require.Equal(t, 1, audit(tenant.ID), "the second audit replaces the stored difference")
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update customers set name = 'Acme Corp' where tenant_id = $1 and external_id = 'acme'`, tenant.ID)
 			require.NoError(t, err)
 			require.Zero(t, audit(other.ID))
@@ -84,7 +84,7 @@ func TestAuditFindsDifferencesBetweenRollupsAndEvents(t *testing.T) {
 
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update usage_hourly set sum = sum - 0.5 where tenant_id = $1 and sum = 3`, tenant.ID)
 			require.NoError(t, err)
-			require.Zero(t, audit(tenant.ID), "what is put right is no discrepancy any more")
+			require.Zero(t, audit(tenant.ID), "a corrected rollup is no discrepancy")
 		})
 	}
 }

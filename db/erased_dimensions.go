@@ -43,8 +43,8 @@ func writeTotals(column string) string {
 	return `update billing_period_totals set ` + column + ` = $5::text::jsonb where tenant_id = $1 and period_id = $2 and meter_key = $3 and component = $4`
 }
 
-// keepPriced adds the dimension values that the tenant's prices match. These values are not personal data of
-// a customer, and a charge would change without them.
+// keepPriced adds to k the dimension values that the tenant's prices match. These values are not personal data
+// of a customer, and a charge would change without them.
 func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	rows, err := tx.Query(ctx, `select terms from price_terms where tenant_id = $1 and terms ? 'dimensions'`, tenant)
 	if err != nil {
@@ -93,6 +93,7 @@ func (s Erasures) eraseDimensions(ctx context.Context, tx pgx.Tx, tenant meterin
 // scalar values.
 var dimensionKey = regexp.MustCompile(`("dimension":\s*)(\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\})`)
 
+// eraseKeys replaces the values in each dimension field of a JSON text, except for the values in stay.
 func (s Erasures) eraseKeys(tenant metering.TenantID, text string, stay kept) (string, error) {
 	var failed error
 	erased := dimensionKey.ReplaceAllStringFunc(text, func(field string) string {

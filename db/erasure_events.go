@@ -69,8 +69,8 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 	return last, nil
 }
 
-// selectingDefinitions returns the definitions in use of meters with filters or a value property, by event
-// type.
+// selectingDefinitions returns the meter versions in use (not retired) that have filters or a value property,
+// by event type.
 func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
 	rows, err := q.Query(ctx, `select `+catalog.MeterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
 	if err != nil {

@@ -58,10 +58,11 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-// Begin renames the customer, so that no more events can arrive under its external_id. Receivers of statements that know
-// the previous name get no more statements. It returns CodeNotFound if there is no such customer, and CodePaused
-// while the customer is paused and the tenant has a provider. It returns CodeConflict, with the reason, if the
-// customer is erased already, and while the customer's billing is open.
+// Begin renames the customer, so that no more events can arrive under its external_id. It also deletes the
+// customer's alerts. A receiver of statements that knows the customer by its previous name gets no further
+// statements of the customer. Begin returns CodeNotFound if there is no such customer, and CodePaused while the
+// customer is paused and the tenant has a provider. It returns CodeConflict, with the reason, if the customer
+// is erased already, and while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
@@ -155,6 +156,7 @@ type groupUsed struct {
 	Shared  bool // another customer has used the group too
 }
 
+// groupsOf returns the groups that the customer has used, except for $other.
 func groupsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
 	rows, err := q.Query(ctx, `
 		select g.meter_version_id, g.group_id, g.group_key, v.group_by, `+usage.GroupUsedByOthers+`
@@ -175,6 +177,7 @@ func groupsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, custo
 // kept holds the values of properties that are not erased, as spelled in the keys of groups.
 type kept map[string]map[string]bool
 
+// add adds the values of a group's key.
 func (k kept) add(key json.RawMessage) error {
 	values, err := valuesOf(key)
 	if err != nil {
@@ -205,9 +208,11 @@ func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error
 	return values, json.Unmarshal(group.Key, &values)
 }
 
-// Groups replaces, once, the keys of groups that only the customer has used. It returns CodeBackfilling
-// while a meter of the tenant is backfilling. Until Finish, backfills of the tenant wait, because they
-// would count events both before and after their erasure.
+// Groups replaces, once, the keys of groups that only the customer has used, and the dimension values in the
+// customer's charges. It also deletes the groups without usage, except for those that a quota or an alert of
+// the tenant or of another customer names. It returns CodeBackfilling while a meter of the tenant is
+// backfilling. Until Finish, backfills of the tenant wait, because they would count events both before and
+// after their erasure.
 func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {
@@ -277,7 +282,7 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 		if g.Shared {
 			continue
 		}
-		next, err := s.replaced(tenant, g, stay)
+		next, err := s.replacementGroup(tenant, g, stay)
 		if err != nil {
 			return err
 		}
@@ -298,8 +303,8 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 	return s.eraseDimensions(ctx, tx, tenant, customer, stay)
 }
 
-// replaced returns the group that replaces g.
-func (s Erasures) replaced(tenant metering.TenantID, g groupUsed, stay kept) (metering.Group, error) {
+// replacementGroup returns the group that takes the place of g.
+func (s Erasures) replacementGroup(tenant metering.TenantID, g groupUsed, stay kept) (metering.Group, error) {
 	key, err := s.erasedKey(tenant, g.Key, stay)
 	if err != nil {
 		return metering.Group{}, err

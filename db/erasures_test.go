@@ -130,7 +130,7 @@ func eraseAll(t *testing.T, store *db.DB, tenant metering.TenantID, customer met
 			require.NoError(t, err)
 		}
 		require.NoError(t, store.Erasures.Messages(ctx, tenant, customer))
-		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer, clock.Now()), "it changes nothing any more")
+		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer, clock.Now()), "a repetition changes nothing")
 	}
 	for range 2 {
 		require.NoError(t, store.Erasures.Finish(ctx, tenant, customer, clock.Now()))
@@ -217,13 +217,13 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 		require.Equal(t, 1, shared, "another customer's groups stay")
 
 		outcome := send(repeat)[0]
-		require.True(t, outcome.Duplicate, "a repeat of an erased event is one")
+		require.True(t, outcome.Duplicate, "a repeat of an erased event is a duplicate")
 		require.False(t, outcome.Conflict)
 		require.Equal(t, before, totals())
 		send(dbtest.Event(t, "call", "ada@example.com", old, "100", "", `{"model":"a","device":"ada-laptop 1"}`))
 		another, err := store.Customers.Get(ctx, tenant, "ada@example.com")
 		require.NoError(t, err)
-		require.NotEqual(t, customer.ID, another.ID, "who comes back is another one")
+		require.NotEqual(t, customer.ID, another.ID, "a new event creates a new customer")
 		requireRollupsEqualARecount(t, conn, tenant)
 		verified(t, store, tenant)
 	})
@@ -303,7 +303,7 @@ func TestErasureReplacesNameInReportsAndMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ended, "no operator has paused it")
 	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
-	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "its receiver knows another name")
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "the receiver knows the customer by its previous name")
 }
 
 // race is a tenant in its own database, with a writer that writes two groups at once. Every request is a group.
@@ -399,7 +399,7 @@ func TestIngestWaitingForErasureStoresNothingForErasedCustomer(t *testing.T) {
 	}
 
 	require.Equal(t, 1, r.events(metering.ErasedName(gone.ID)), "the event before the erasure")
-	require.Equal(t, 2, r.events("gone"), "of a new customer")
+	require.Equal(t, 2, r.events("gone"), "the events of a new customer")
 	requireRollupsEqualARecount(t, r.observer, r.tenant)
 }
 

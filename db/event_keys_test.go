@@ -39,7 +39,7 @@ func TestIngestAndSQLEncodeEventKeysAlike(t *testing.T) {
 	var known, itself int
 	err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where key = $2) from event_keys where tenant_id = $1`, tenant, id).Scan(&known, &itself)
 	require.NoError(t, err)
-	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
+	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "all keys differ, and a UUID is its own key")
 }
 
 // TestNoUUIDIsTheDigestOfAnotherKey checks that a key that is a UUID is never stored as the digest of

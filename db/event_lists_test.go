@@ -86,7 +86,7 @@ func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f usage.EventF
 		searched = page.SearchedUntil
 		for _, e := range page.Events {
 			require.False(t, e.At.After(newest), "out of order")
-			require.False(t, e.At.Before(searched), "found where nothing was searched")
+			require.False(t, e.At.Before(searched), "an event outside the searched range")
 			values, newest = append(values, e.Value.String()), e.At
 		}
 		if before = page.Next; before == nil {
@@ -161,7 +161,7 @@ func TestEventSearchNarrowsWindowThatTimesOut(t *testing.T) {
 	first, err := store.Events.List(t.Context(), tenant, f, nil, 10, still)
 	require.NoError(t, err)
 	require.Len(t, first.Events, 3)
-	require.NotNil(t, first.Next, "what is left of the range holds too much for a window that wide")
+	require.NotNil(t, first.Next, "the rest of the range has too many events for one window")
 	second, err := store.Events.List(t.Context(), tenant, f, first.Next, 10, still)
 	require.NoError(t, err)
 	require.True(t, second.SearchedUntil.Before(first.SearchedUntil), "it gets on")
@@ -194,7 +194,7 @@ func TestListedEventNamesMetersThatCountedIt(t *testing.T) {
 
 	require.NoError(t, store.Meters.Archive(t.Context(), tenant, metering.Operator, "calls", november))
 	ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november.Add(2*time.Second), "3", "", ""))
-	require.Equal(t, []string{"3 all-calls", "2", "1 all-calls calls"}, list(), "an archived meter counts nothing that comes since")
+	require.Equal(t, []string{"3 all-calls", "2", "1 all-calls calls"}, list(), "an archived meter does not count later events")
 
 	_, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{Slug: "tokens", EventType: "token", Version: metering.MeterVersion{Aggregation: metering.Sum}})
 	require.NoError(t, err)

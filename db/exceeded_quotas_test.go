@@ -97,10 +97,10 @@ func TestUsageInTheLastSecondOfAWindowExceedsItsQuota(t *testing.T) {
 			require.Equal(t, month.Start.UTC(), w.exceeded()[0].ResetsAt.UTC())
 			w.use("12")
 			w.evaluate()
-			require.Len(t, w.exceeded(), 2, "the present window is another one")
+			require.Len(t, w.exceeded(), 2, "the current window is another one")
 			w.useAt("1", month.Start.Add(-time.Second))
 			w.evaluate()
-			require.Len(t, w.exceeded(), 2, "each window once")
+			require.Len(t, w.exceeded(), 2, "one message for each window")
 		})
 	}
 }
@@ -148,7 +148,7 @@ func TestLimitDoesNotApplyToWindowsEndedBeforeItWasSet(t *testing.T) {
 	w.now = w.now.AddDate(0, 0, 1)
 	w.useAt("50", w.now.AddDate(0, 0, -1))
 	w.evaluate()
-	require.Len(t, w.exceeded(), 1, "the limit of the day before")
+	require.Len(t, w.exceeded(), 1, "the limit of the previous day")
 }
 
 func TestQuotaOfPlanAtWindowEndLimitsTheWindow(t *testing.T) {

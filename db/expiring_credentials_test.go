@@ -109,7 +109,7 @@ func TestRevokedAndRotatedCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	require.NoError(t, err)
 	h.reportExpiring()
 	sent := h.deliveries()
-	require.Len(t, sent, 1, "nothing replaces the key any more")
+	require.Len(t, sent, 1, "no rotation replaces the key any more")
 	require.Contains(t, string(sent[0].Data), rotated.ID.String())
 
 	h.now = expiresAt

@@ -62,7 +62,7 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 			require.Zero(t, unfolded(t, conn, tenant))
 			requireRollupsEqualARecount(t, conn, tenant)
 		}
-		require.Equal(t, 3, unfolded(t, conn, other), "another tenant's")
+		require.Equal(t, 3, unfolded(t, conn, other), "the rows of the other tenant are not folded")
 		send() // adds to existing rollups, and creates others
 		for _, id := range []metering.TenantID{tenant, other} {
 			require.NoError(t, store.Folds.Tenant(t.Context(), id))

@@ -84,13 +84,13 @@ func TestGroupsBeyondMaximumAreCountedInOtherGroup(t *testing.T) {
 		require.Equal(t, "0.875", page.Total.String())
 	})
 
-	t.Run("WhoAsksForTheOthersGetsNobodyElse", func(t *testing.T) {
+	t.Run("FilterOfOtherGroupReturnsOnlyOtherGroup", func(t *testing.T) {
 		others := map[string][]json.RawMessage{"$other": {json.RawMessage("true")}}
 		require.Equal(t, fmt.Sprintf("%d.375", beyond), windows(hour.Start, hour.End, others).Total.String())
 		require.Equal(t, "0.375", windows(november.Add(time.Minute), november.Add(time.Hour), others).Total.String())
 	})
 
-	t.Run("WhoAsksForAGroupGetsNoneOfTheOthers", func(t *testing.T) {
+	t.Run("FilterOfGroupExcludesOtherGroup", func(t *testing.T) {
 		session := func(number int) map[string][]json.RawMessage {
 			return map[string][]json.RawMessage{"session": {json.RawMessage(fmt.Sprint(number))}}
 		}
@@ -106,7 +106,7 @@ func TestGroupsBeyondMaximumAreCountedInOtherGroup(t *testing.T) {
 		require.Nil(t, windows(hour.End, hour.End.Add(time.Hour), session(0)).Other, "nothing is used then")
 	})
 
-	t.Run("IsLongIfTheHoursAreMany", func(t *testing.T) {
+	t.Run("IsLongDependsOnNumberOfHours", func(t *testing.T) {
 		for hours, want := range map[int]bool{1: false, 9: false, 10: true, 744: true} {
 			query := usage.WindowQuery{Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: hour.Start.Add(time.Duration(hours) * time.Hour)}}
 			isLong, err := store.Usage.IsLong(t.Context(), tenant, query)
@@ -119,7 +119,7 @@ func TestGroupsBeyondMaximumAreCountedInOtherGroup(t *testing.T) {
 		}
 	})
 
-	t.Run("ABackfillFoldsTheSame", func(t *testing.T) {
+	t.Run("BackfillCountsSameTotals", func(t *testing.T) {
 		_, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"session", "model"}))
 		require.NoError(t, err)
 		require.NoError(t, backfill(t.Context(), store, tenant, backfilling.ID))

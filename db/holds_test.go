@@ -132,11 +132,11 @@ func TestDraftIsNotHeldWithoutMeterLineOrAfterDeadline(t *testing.T) {
 	b, in := heldBiller(t)
 	foreign := draftOf(in)
 	foreign.Lines[0].MeterID = 0
-	require.Zero(t, b.beginHold(in, foreign), "no line of ours")
+	require.Zero(t, b.beginHold(in, foreign), "no line bills a meter")
 	off := false
 	_, _, err := b.store.Tenants.Update(t.Context(), b.tenant, metering.Operator, db.TenantChange{InvoiceHold: &off})
 	require.NoError(t, err)
-	require.Zero(t, b.beginHold(in, draftOf(in)), "nobody wants it")
+	require.Zero(t, b.beginHold(in, draftOf(in)), "the tenant has turned holds off")
 	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, ledger.HoldFilter{}, 10))
 	require.NoError(t, err)
 	require.Empty(t, holds)
@@ -148,9 +148,9 @@ func TestDraftIsNotHeldWithoutMeterLineOrAfterDeadline(t *testing.T) {
 	require.Zero(t, b.beginHold(in, draftOf(in)))
 	holds, err = dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, ledger.HoldFilter{State: billing.HoldRefused}, 10))
 	require.NoError(t, err)
-	require.Len(t, holds, 1, "it is shown that its deadline was over")
+	require.Len(t, holds, 1, "the hold shows that the deadline had passed")
 	require.NotNil(t, holds[0].EndedAt)
-	require.Empty(t, holds[0].Hold.State, "nothing was sent")
+	require.Empty(t, holds[0].Hold.State, "no hold report was sent")
 }
 
 func TestDraftsThatAreHeldAreCounted(t *testing.T) {
@@ -179,9 +179,9 @@ func TestReleaseOfHoldIsStoredOnceBeforeItIsSent(t *testing.T) {
 	look := b.lookAt(id)
 	release := b.decide(look, agreed)
 	_, err := b.store.Holds.Decided(t.Context(), b.tenant, look, agreed, frameRelease, b.now)
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another has decided on the same look")
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another decision was made on the same look")
 	again := b.lookAt(id)
-	require.Equal(t, release, b.decide(again, agreed), "it is outstanding: the same bytes under the same key")
+	require.Equal(t, release, b.decide(again, agreed), "the report is outstanding, so the same report is sent again")
 	b.lease(release)
 	_, err = b.store.Ledger.Lease(t.Context(), b.tenant, release, b.now, lease)
 	require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
@@ -197,11 +197,11 @@ func TestReleaseOfHoldIsStoredOnceBeforeItIsSent(t *testing.T) {
 	seen := b.lookAt(id)
 	b.decide(seen, disagrees)
 	_, err = b.store.Holds.Decided(t.Context(), b.tenant, seen, disagrees, frameRelease, b.now)
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another has decided on the same look")
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another decision was made on the same look")
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: disagrees.Reasons})
 	var published []string
 	b.scan(`select array_agg(kind || ' ' || (payload->>'hold_id')) from outbox where tenant_id = $1`, []any{b.tenant}, &published)
-	require.Equal(t, []string{"invoice.held " + id.String()}, published, "once for the difference")
+	require.Equal(t, []string{"invoice.held " + id.String()}, published, "one message for the difference")
 	state, response := b.state(release)
 	require.Equal(t, billing.Rejected, state)
 	require.Equal(t, billing.Withdrawn, response)
@@ -226,7 +226,7 @@ func TestHoldReasonsAreKeptAfterOperatorReleasesInvoice(t *testing.T) {
 	found := []billing.HoldReason{{Code: billing.HoldSyncFailed}}
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: found})
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.Held})
-	require.Empty(t, b.lookAt(id).Reasons, "it was put right")
+	require.Empty(t, b.lookAt(id).Reasons, "the finding is gone")
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: found})
 
 	_, err := b.store.Holds.AskRelease(t.Context(), b.tenant, "key_1", id, "it is right", b.now)

@@ -67,6 +67,8 @@ func creatorsWithin(tx pg.Beginner) Creators {
 	return Creators{access.NewCreators(tx), catalog.New(tx), ledger.NewRetries(tx), limits.NewAlerts(tx)}
 }
 
+// formerAnswer returns the stored answer to the request that used the key before. It returns CodeInvalid if the
+// operation or the body differs.
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {
 	var former Claim
 	err = tx.QueryRow(ctx, `select operation, request_hash, answer from idempotency_keys where tenant_id = $1 and key = $2`,

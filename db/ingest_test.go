@@ -37,7 +37,7 @@ func TestIngest(t *testing.T) {
 	store := dbtest.Open(t)
 	month := billing.CalendarPeriod(november, time.UTC)
 
-	t.Run("ACustomerBeginsWhenItsFirstEventIsReceived", func(t *testing.T) {
+	t.Run("CustomerIsCreatedAtReceiptOfFirstEvent", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		event := func(received time.Time) metering.Event {
 			e, rejection := metering.SentEvent{EventType: "call", CustomerID: "acme"}.Judge(received)
@@ -51,7 +51,7 @@ func TestIngest(t *testing.T) {
 		require.Equal(t, november, acme.CreatedAt.UTC())
 	})
 
-	t.Run("AnEventIsInTheTotalsWhenItIsAnswered", func(t *testing.T) {
+	t.Run("AnsweredEventIsInTotals", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		ingest(t, store, tenant,
@@ -63,7 +63,7 @@ func TestIngest(t *testing.T) {
 		require.EqualValues(t, 2, totals[0].Count)
 	})
 
-	t.Run("AKeyCountsOnceWhateverItsTimestamp", func(t *testing.T) {
+	t.Run("KeyCountsOnceForAnyTimestamp", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		key := "k"
@@ -77,7 +77,7 @@ func TestIngest(t *testing.T) {
 		require.Equal(t, "1", total(t, store, tenant, "acme", metering.Range{Start: month.Start, End: month.End.AddDate(0, 2, 0)})[0].Usage.String())
 	})
 
-	t.Run("ARepeatWithOtherContentAddsNothingAndIsTold", func(t *testing.T) {
+	t.Run("RepeatWithOtherContentIsConflictAndAddsNothing", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		outcomes := ingest(t, store, tenant,
@@ -90,7 +90,7 @@ func TestIngest(t *testing.T) {
 		require.Equal(t, "5", total(t, store, tenant, "acme", month)[0].Usage.String())
 	})
 
-	t.Run("AMillionTenthsAreAHundredThousand", func(t *testing.T) {
+	t.Run("OneMillionTenthsAddUpExactly", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		w := store.NewWriter(dbtest.WriterOptions)

@@ -355,7 +355,7 @@ func (s *stage) requireEveryEventOnce(conn *pgx.Conn) {
 	require.NoError(s, err)
 	require.Equal(s, s.keyless, stored[""], "events without a key")
 	delete(stored, "")
-	require.Equal(s, s.kept, stored, "what was answered as new, and what is stored, by key")
+	require.Equal(s, s.kept, stored, "the events that were answered as new, and the stored events, by key")
 	for key, n := range stored {
 		require.Equal(s, 1, n, "events of %s", key)
 	}

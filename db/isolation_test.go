@@ -29,7 +29,7 @@ type household struct {
 	key         metering.Credential
 }
 
-func settle(t *testing.T, store *db.DB, value string) (h household) {
+func newHousehold(t *testing.T, store *db.DB, value string) (h household) {
 	t.Helper()
 	h.tenant = dbtest.Tenant(t, store).ID
 	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
@@ -54,7 +54,7 @@ func TestTenantCannotSeeDataOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	conn := dbtest.Conn(t)
-	ours, theirs := settle(t, store, "1"), settle(t, store, "1000")
+	ours, theirs := newHousehold(t, store, "1"), newHousehold(t, store, "1000")
 	month := billing.CalendarPeriod(november, time.UTC)
 	ctx := t.Context()
 
@@ -140,7 +140,7 @@ func TestTenantCannotSeeDataOfAnotherTenant(t *testing.T) {
 		}
 		firings, err := dbtest.Items(store.Alerts.Firings(ctx, theirs.tenant, theirsOfAll.ID, 0, 10))
 		require.NoError(t, err)
-		require.Len(t, firings, 1, "of their customer alone")
+		require.Len(t, firings, 1, "only their customer fires their alert")
 		firings, err = dbtest.Items(store.Alerts.Firings(ctx, ours.tenant, theirsOfAll.ID, 0, 10))
 		require.NoError(t, err)
 		require.Empty(t, firings)
@@ -155,7 +155,7 @@ func TestTenantCannotSeeDataOfAnotherTenant(t *testing.T) {
 		_, err = store.Alerts.Create(ctx, ours.tenant, metering.Operator, metering.Alert{
 			Name: "usage", Type: metering.UsageAlert, MeterID: theirs.meter.ID, Thresholds: decimals("1"),
 		}, november)
-		require.Error(t, err, "of their meter")
+		require.Error(t, err, "the meter is of another tenant")
 	})
 
 	t.Run("Webhooks", func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestTenantCannotSeeDataOfAnotherTenant(t *testing.T) {
 		}
 		deliveries, err = dbtest.Items(store.Deliveries.List(ctx, theirs.tenant, made.ID, "", uuid.Nil, 10))
 		require.NoError(t, err)
-		require.Len(t, deliveries, 1, "what happens to one is not told to the other")
+		require.Len(t, deliveries, 1, "no tenant gets messages of another tenant")
 	})
 
 	t.Run("Keys", func(t *testing.T) {

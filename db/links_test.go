@@ -49,7 +49,7 @@ func TestTrialPeriodAndItsLateUsageCostNothing(t *testing.T) {
 	require.Equal(t, "3 to 0 decimals for 0", b.closed(month))
 
 	b.useAt("2", month.Start.AddDate(0, 0, 20))
-	require.Empty(t, b.reportEach(), "what came late costs nothing either")
+	require.Empty(t, b.reportEach(), "late usage is not charged either")
 	var units, charge metering.Decimal
 	b.scan(`select units - units_before, charge from billing_adjustments where tenant_id = $1`, []any{b.tenant}, &units, &charge)
 	require.Equal(t, []string{"2", "0"}, []string{units.String(), charge.String()})
@@ -62,10 +62,10 @@ func TestEndedSubscriptionStillGetsUsageBeforeLastInvoice(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 	side.Ended = true
 	b.linkTo(side)
-	require.NotEmpty(t, b.outOfSync(), "something else was read")
+	require.NotEmpty(t, b.outOfSync(), "the state at the provider has changed")
 	b.now = over(side.Period)
 	b.useAt("2", side.Period.Start.AddDate(0, 0, 20))
-	require.Equal(t, []string{"meter_delta 2"}, b.reportEach(), "its last invoice takes usage")
+	require.Equal(t, []string{"meter_delta 2"}, b.reportEach(), "the last invoice of the subscription can bill the usage")
 }
 
 func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
@@ -80,7 +80,7 @@ func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	b.reportEach()
 	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
 	b.linkTo(euros)
-	require.Empty(t, b.outOfSync(), "nothing was read that was not known")
+	require.Empty(t, b.outOfSync(), "the read returned no new state")
 	require.Equal(t, "3 to 0 decimals for 300", b.closed(month))
 
 	b.useAt("2", month.Start.AddDate(0, 0, 20))
@@ -88,11 +88,11 @@ func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	require.Empty(t, planned.Send)
 	require.Len(t, planned.Excluded, 1)
 	require.Equal(t, billing.ExcludedLateCurrency, planned.Excluded[0].Code)
-	require.Empty(t, b.outOfSync(), "it is booked, and there is nothing to do")
+	require.Empty(t, b.outOfSync(), "the adjustment is booked, and no report is due")
 
 	euros.Currency = "USD"
 	b.linkTo(euros)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "it is billed in another currency")
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "the currency has changed")
 	require.Equal(t, []string{"charge 200"}, b.reportEach())
 	require.Empty(t, b.outOfSync())
 }

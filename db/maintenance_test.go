@@ -61,7 +61,7 @@ func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 		var shown int
 		require.NoError(t, conn.QueryRow(t.Context(), `select coalesce(sum(count), 0) from usage_daily where tenant_id = $1`, tenant).Scan(&shown))
 		if community {
-			require.Equal(t, 400, shown, "what came behind the watermark waits for a refresh")
+			require.Equal(t, 400, shown, "usage before the watermark is shown after a refresh")
 		}
 		for range 2 {
 			refresh(t, store, now, community)
@@ -73,7 +73,7 @@ func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 	})
 }
 
-func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
+func TestCompressionOfEventsChangesNoRead(t *testing.T) {
 	t.Parallel()
 	old := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
 	month := metering.Range{Start: old, End: old.AddDate(0, 0, 30)}

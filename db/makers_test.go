@@ -28,7 +28,7 @@ func TestNoKeyOfConcurrentlyRemovedMemberStaysLive(t *testing.T) {
 			metering.Credential{Name: "key", Scope: metering.ScopeReadOnly, LastFour: "abcd", Hash: hash[:]}, clock.Now())
 		return err
 	}
-	require.NoError(t, create(theirs.ID, 0), "an actor of the same name in another tenant is another")
+	require.NoError(t, create(theirs.ID, 0), "an actor with the same name in another tenant is another actor")
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {

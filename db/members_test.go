@@ -107,7 +107,7 @@ func TestTenantHasOneMemberPerEmailIgnoringCase(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 
 	second := member(t, store, other.ID, strings.ToUpper(email), metering.RoleViewer)
-	require.Equal(t, first.PersonID, second.PersonID, "who has the e-mail and knows the password is one person")
+	require.Equal(t, first.PersonID, second.PersonID, "members with the same e-mail and password are one person")
 	require.Equal(t, []metering.Member{first, second}, memberships(t, store, 0, email, "a password"))
 	require.Equal(t, []metering.Member{second}, memberships(t, store, other.ID, email, "a password"))
 	require.Empty(t, memberships(t, store, 0, email, "another"))

@@ -73,16 +73,16 @@ func TestMigrate(t *testing.T) {
 		require.Equal(t, whole, schema(t, address))
 	}
 
-	t.Run("TwiceInARowIsOnce", func(t *testing.T) {
+	t.Run("RepeatedMigrationChangesNothing", func(t *testing.T) {
 		require.NoError(t, migrate(t, address))
 		require.Equal(t, whole, schema(t, address))
 	})
 
-	t.Run("TwoAtOnceBothSucceed", func(t *testing.T) {
+	t.Run("ConcurrentMigrationsSucceed", func(t *testing.T) {
 		twoAtOnce(t, dbtest.Empty(t, dbtest.ServerURL(t)))
 	})
 
-	t.Run("TwoAtOnceMakeOneViewOfTheDays", func(t *testing.T) {
+	t.Run("ConcurrentMigrationsCreateUsageDailyOnce", func(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), address)
 		require.NoError(t, err)
 		defer conn.Close(t.Context())
@@ -90,7 +90,7 @@ func TestMigrate(t *testing.T) {
 		twoAtOnce(t, address)
 	})
 
-	t.Run("EveryStepDownCanBeTakenBackAndLeavesNothing", func(t *testing.T) {
+	t.Run("EachMigrationCanBeRevertedAndRepeated", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "k", ""))
@@ -136,7 +136,7 @@ func TestMigrated(t *testing.T) {
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	requireMigrated(true)
 
-	t.Run("ANewerSchemaIsGoodEnough", func(t *testing.T) {
+	t.Run("NewerSchemaIsAccepted", func(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), address)
 		require.NoError(t, err)
 		defer conn.Close(t.Context())
@@ -149,9 +149,9 @@ func TestMigrated(t *testing.T) {
 func TestMigrateDoesNotChangeSchemaOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, want string }{
-		"Former":  {`comment on table goose_db_version is null`, "migration 00001 does not match the one in this binary"},
-		"Changed": {`comment on table goose_db_version is '{"1":"0123456789abcdef"}'`, "migration 00001 does not match the one in this binary"},
-		"Later":   {`insert into goose_db_version (version_id, is_applied) values (99999, true)`, "migration 99999 is not known here"},
+		"NoDigests": {`comment on table goose_db_version is null`, "migration 00001 does not match the one in this binary"},
+		"Changed":   {`comment on table goose_db_version is '{"1":"0123456789abcdef"}'`, "migration 00001 does not match the one in this binary"},
+		"Later":     {`insert into goose_db_version (version_id, is_applied) values (99999, true)`, "migration 99999 is not known here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

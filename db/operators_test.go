@@ -35,7 +35,7 @@ func TestRunUpdateIsInAuditLogOnce(t *testing.T) {
 
 	another := update
 	another.Run = "0192b1a0-0000-7000-8000-000000000001"
-	require.NoError(t, store.AuditLog.RecordUpdate(t.Context(), tenant, another), "the id is one run's")
+	require.NoError(t, store.AuditLog.RecordUpdate(t.Context(), tenant, another), "an update of another run is recorded too")
 	another.ID, another.Meter = "u2", 999_999
 	err = store.AuditLog.RecordUpdate(t.Context(), tenant, another)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))

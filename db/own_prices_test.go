@@ -35,7 +35,7 @@ func (b *biller) endOwnPrice(from time.Time) error {
 	return err
 }
 
-func TestACustomersOwnPriceHoldsForTheCustomerOnly(t *testing.T) {
+func TestOwnPriceOfCustomerAppliesOnlyToCustomer(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	plan := b.pricePlan()
@@ -46,7 +46,7 @@ func TestACustomersOwnPriceHoldsForTheCustomerOnly(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 
 	b.ownPrice("2", this.Start)
-	require.NotEmpty(t, b.outOfSync(), "the provider was reported another price")
+	require.NotEmpty(t, b.outOfSync(), "the report had another price")
 	require.Equal(t, "284", b.accept().Data.Meters[0].Amount.String())
 	require.Empty(t, b.outOfSync())
 	other := dbtest.Customer(t, b.store, b.tenant, "other")
@@ -268,7 +268,7 @@ func TestFuturePriceIsComparedWithCurrencyOfSubscription(t *testing.T) {
 	require.Empty(t, impact(own, "EUR").Currencies)
 	require.Equal(t, changed("CHF"), impact(billing.Price{}, "CHF").Currencies)
 	require.Empty(t, impact(billing.Price{}, "EUR").Currencies)
-	require.Zero(t, impact(billing.Price{}, "USD").Customers, "the currency of the version before")
+	require.Zero(t, impact(billing.Price{}, "USD").Customers, "the currency of the previous version")
 }
 
 // TestPlanPriceMustHaveCurrencyOfItsChargedCustomers checks that a plan's price must have the currency of the

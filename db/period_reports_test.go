@@ -106,7 +106,7 @@ func TestStatementListsReportsThatBillItsPeriodNewestFirst(t *testing.T) {
 	charged := reports(b.statement(month.End, allReports))
 	require.Len(t, charged, 2)
 	require.Contains(t, charged[0]+charged[1], "stripe quantity counted 3: 3 for 10")
-	require.Contains(t, charged[0]+charged[1], "stripe charge counted 5: 1000 for 5", "it goes with the period that carries it: 1149 units less the 149 that it closed at")
+	require.Contains(t, charged[0]+charged[1], "stripe charge counted 5: 1000 for 5", "the late charge is reported with the target period: 1149 units less 149 at the closing")
 
 	page := b.statement(month.Start, ledger.ReportPage{Before: 2, Limit: 1})
 	require.EqualValues(t, 1, page.Reports.Items[0].Number)

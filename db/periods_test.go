@@ -104,7 +104,7 @@ func TestStartOfBillingScheduleDoesNotDependOnEarlierPlans(t *testing.T) {
 			b.exec(`update tenants set grace = interval '20 days' where id = $1`, b.tenant)
 			b.useAt("1", at("2026-04-30T23:00:00Z"))
 			b.plan(0)
-			require.Equal(t, c.want, b.billingPeriods(), "it was decided")
+			require.Equal(t, c.want, b.billingPeriods(), "the start is decided")
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestBillingStartsAtTimeSetByOperator(t *testing.T) {
 	b.created(at("2026-01-20T00:00:00Z"))
 	b.exec(`update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
 		b.tenant, b.customer.ID, at("2026-03-10T06:00:00Z"))
-	require.Empty(t, b.plan(0).Send, "nothing is billed before")
+	require.Empty(t, b.plan(0).Send, "no period begins before billing_starts_at")
 	require.Empty(t, b.billingPeriods())
 	b.now = at("2026-04-02T00:00:00Z")
 	b.plan(0)
@@ -176,7 +176,7 @@ func TestCurrentPeriodMatchesUnstoredBillingSchedule(t *testing.T) {
 		return metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
 	}
 	require.Equal(t, june, current())
-	require.Empty(t, b.billingPeriods(), "reading makes nothing")
+	require.Empty(t, b.billingPeriods(), "a read creates no period")
 	b.plan(0)
 	require.Equal(t, june, current())
 	b.now = at("2026-08-20T00:00:00Z")

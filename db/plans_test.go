@@ -31,7 +31,7 @@ func (b *biller) assign(plan metering.PlanID, from time.Time) {
 		billing.Assignment{PlanID: plan, EffectiveFrom: from}))
 }
 
-func TestAPlansPriceHoldsForItsCustomersOnly(t *testing.T) {
+func TestPriceOfPlanAppliesOnlyToItsCustomers(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	plan := b.pricePlan()
@@ -41,7 +41,7 @@ func TestAPlansPriceHoldsForItsCustomersOnly(t *testing.T) {
 
 	this := billing.CalendarPeriod(b.now, time.UTC)
 	b.assign(plan.ID, this.Start)
-	require.NotEmpty(t, b.outOfSync(), "another price is something to tell")
+	require.NotEmpty(t, b.outOfSync(), "a new price has to be reported")
 	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String())
 	require.Empty(t, b.outOfSync())
 	other := dbtest.Customer(t, b.store, b.tenant, "other")

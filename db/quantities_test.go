@@ -53,7 +53,7 @@ var (
 func (b *biller) counted(report uuid.UUID) {
 	b.Helper()
 	b.complete(report, billing.Accepted)
-	b.saw(billing.Counted, report)
+	b.observe(billing.Counted, report)
 }
 
 // reportAll sends reports until none is left, marks them as counted, and returns the sum of their quantities.
@@ -87,7 +87,7 @@ func TestPlanReportsThatCustomerStateMustBeReadFirst(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 	b.exec(`update customers set billing_provider_id = 'cus_2' where tenant_id = $1`, b.tenant)
 	require.NotEmpty(t, b.outOfSync())
-	require.Equal(t, ledger.Planned{ReadFirst: true}, b.plan(anew), "it is another customer's")
+	require.Equal(t, ledger.Planned{ReadFirst: true}, b.plan(anew), "the totals of cus_2 must be read first")
 }
 
 func TestWindowsExcludeUsageBilledByOtherConnections(t *testing.T) {
@@ -152,7 +152,7 @@ func TestInvoiceOfPeriodBeforeLinkDoesNotClosePeriod(t *testing.T) {
 	b.use("10")
 	b.reportAll()
 	b.invoiced(metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, "0")
-	require.Equal(t, ledger.Closing{}, b.closePeriods(), "%s has not even ended", month)
+	require.Equal(t, ledger.Closing{}, b.closePeriods(), "%s has not ended", month)
 	b.use("10")
 	require.Equal(t, "10", b.reportAll().String())
 }
@@ -174,12 +174,12 @@ func TestUndecidedQuantityDoesNotDelayClosing(t *testing.T) {
 			require.True(t, b.lease(unheard).Invoiced)
 			require.Equal(t, 1, b.closePeriods().Closed, item.Method)
 			state, _ := b.state(unheard)
-			require.Equal(t, billing.Sending, state, "somebody is sending it")
+			require.Equal(t, billing.Sending, state, "its lease has not ended")
 			b.now = b.now.Add(lease)
 			b.plan(anew)
 			state, _ = b.state(unheard)
-			require.Equal(t, outcome, state, "as the invoice shows")
-			require.Equal(t, late, b.reportAll().String(), "150 of which 100 are included, at half a cent, where the invoice has none of it")
+			require.Equal(t, outcome, state, "the outcome that the invoice shows")
+			require.Equal(t, late, b.reportAll().String(), "if the invoice does not bill the 150 units, 50 are charged at half a cent")
 		}
 	}
 }
@@ -211,11 +211,11 @@ func TestLastAggregationReportsTotalOfSubscriptionPeriod(t *testing.T) {
 	}
 	require.Equal(t, []string{"6", "9"}, reported)
 	counted := b.uncounted(b.now)
-	require.Equal(t, []string{"6", "9"}, []string{counted[0].Total.String(), counted[1].Total.String()}, "what Stripe shows of each")
+	require.Equal(t, []string{"6", "9"}, []string{counted[0].Total.String(), counted[1].Total.String()}, "the totals that Stripe shows")
 
 	b.now = sub.End.Add(time.Hour)
 	next := metering.Range{Start: sub.End, End: sub.End.AddDate(0, 1, 0)}
 	b.link("sub_1", next, item)
 	b.use("2")
-	require.Equal(t, "2", b.reportAll().String(), "a new period of the subscription's begins at nothing")
+	require.Equal(t, "2", b.reportAll().String(), "a new period of the subscription begins at 0")
 }

@@ -39,7 +39,7 @@ func TestAQuotaAlertCountsUsageAndReservations(t *testing.T) {
 	quota := w.limit("10", metering.PerHour)
 	w.evaluate()
 	w.reserve("before", "1")
-	require.Zero(t, w.due(), "a reservation queues nobody without a quota alert")
+	require.Zero(t, w.due(), "without a quota alert, a reservation queues no customer")
 	w.alert(w.usage("1000"))
 	w.evaluate()
 	w.reserve("usage", "1")

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// far is a receiver of statements. For each period, it keeps the statement with the highest sequence.
-type far struct {
+// modelReceiver is a receiver of statements. For each period, it keeps the statement with the highest sequence.
+type modelReceiver struct {
 	bodies map[int64]string // accepted statements by sequence
 	last   map[string]int64 // highest sequences by the period's start
 	held   map[string]owed
@@ -26,13 +26,13 @@ func (o owed) String() string { return o.usage.String() + " for " + o.amount.Str
 
 func (o owed) plus(p owed) owed { return owed{o.usage.Add(p.usage), o.amount.Add(p.amount)} }
 
-func newFar() *far {
-	return &far{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
+func newModelReceiver() *modelReceiver {
+	return &modelReceiver{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
 }
 
 // billed returns the totals that all of these receivers hold for each period, and the late additions to each closed
 // period.
-func billed(all map[string]*far) (held, late map[string]owed) {
+func billed(all map[string]*modelReceiver) (held, late map[string]owed) {
 	held, late = map[string]owed{}, map[string]owed{}
 	for _, f := range all {
 		for period, o := range f.held {

@@ -55,9 +55,9 @@ func (b *books) closed(month metering.Range) metering.PeriodID {
 	return id
 }
 
-// stands stores a reconciliation in the given state for a period that closed has created. The invoices bill 7 of the
-// period's 10 units.
-func (b *books) stands(period metering.PeriodID, state billing.ReconciliationState) {
+// storeReconciliation stores a reconciliation in the given state for a period that closed has created. The
+// invoices bill 7 of the period's 10 units.
+func (b *books) storeReconciliation(period metering.PeriodID, state billing.ReconciliationState) {
 	b.Helper()
 	billed := metering.Whole(10)
 	if state == billing.ReconciliationCarried {
@@ -120,7 +120,7 @@ func TestReconciliationShowsReportedAndInvoicedQuantities(t *testing.T) {
 	b.Save(stranger.ID, dbtest.Invoice{ID: "in_5", Period: b.month, Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "70"})
 
 	list := b.list(ledger.ReconciliationFilter{})
-	require.Len(t, list, 1, "nobody reported mails")
+	require.Len(t, list, 1, "no mails were reported")
 	r := list[0]
 	require.Equal(t, billing.ReconciliationOpen, r.State)
 	require.Equal(t, []string{"acme", "calls", "USD", "USD"}, []string{r.ExternalID, r.MeterSlug, r.Currency, r.InvoicedCurrency})
@@ -142,12 +142,12 @@ func TestReconciliationShowsReportedAndInvoicedQuantities(t *testing.T) {
 	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_6", Period: b.month, Status: "open", Currency: "EUR"}, map[metering.MeterID]string{b.meter.ID: "0.5"})
 	r = b.list(ledger.ReconciliationFilter{})[0]
 	require.Equal(t, "5", r.Invoiced.String())
-	require.Nil(t, r.InvoicedAmount, "in two currencies")
+	require.Nil(t, r.InvoicedAmount, "the invoices have two currencies")
 	require.Empty(t, r.InvoicedCurrency)
 
-	b.stands(period, billing.ReconciliationCarried)
+	b.storeReconciliation(period, billing.ReconciliationCarried)
 	r = b.list(ledger.ReconciliationFilter{})[0]
-	require.Equal(t, []string{"10", "9", "7", "6"}, []string{r.Units.String(), r.Reported.String(), r.Invoiced.String(), r.Billed.String()}, "as it was decided on")
+	require.Equal(t, []string{"10", "9", "7", "6"}, []string{r.Units.String(), r.Reported.String(), r.Invoiced.String(), r.Billed.String()}, "the quantities of the decision")
 	require.Equal(t, billing.ReasonNotBilled, r.Reason)
 	require.NotNil(t, r.DecidedAt)
 }
@@ -180,8 +180,8 @@ func (b *books) everyState() (all []ledger.ReconciliationKey) {
 		for i, state := range billing.ReconciliationState("").Values() {
 			period := b.closed(b.before(20 - i))
 			if state != billing.ReconciliationOpen {
-				b.stands(period, billing.ReconciliationDisputed) // the last reconciliation applies
-				b.stands(period, state)
+				b.storeReconciliation(period, billing.ReconciliationDisputed) // the last reconciliation applies
+				b.storeReconciliation(period, state)
 			}
 			all = append([]ledger.ReconciliationKey{{Period: period, Meter: b.meter.ID}}, all...)
 		}
@@ -246,7 +246,7 @@ func TestPeriodBilledWithoutInvoicesIsNotReconciled(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, b.list(ledger.ReconciliationFilter{}))
 	dbtest.Provider(t, b.store, b.tenant, metering.Provider{Kind: metering.Stripe, Invoices: true, Account: "acct_2", SealedSecret: []byte("sealed"), ValidatedAt: clock.Now()})
-	require.Empty(t, b.list(ledger.ReconciliationFilter{}), "another one does not bill it")
+	require.Empty(t, b.list(ledger.ReconciliationFilter{}), "the new connection does not bill the period")
 	_, err = b.decide(period, billing.Waive, "why")
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
@@ -260,7 +260,7 @@ func TestUnresolvedSkipsAgreedAndDecidedReconciliations(t *testing.T) {
 	for i, state := range billing.ReconciliationState("").Values() {
 		period := b.closed(b.before(3 + i))
 		if state != billing.ReconciliationOpen {
-			b.stands(period, state)
+			b.storeReconciliation(period, state)
 		}
 		if state == billing.ReconciliationDisputed {
 			_, err := b.decide(period, billing.Waive, "why")
@@ -295,7 +295,7 @@ func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
 				_, err := b.conn.Exec(t.Context(), `update customers set look_again_at = 'infinity' where tenant_id = $1`, b.tenant)
 				require.NoError(t, err)
 				if state != billing.ReconciliationOpen {
-					b.stands(period, state)
+					b.storeReconciliation(period, state)
 				}
 				before, rows := b.list(ledger.ReconciliationFilter{})[0], b.rows()
 				after, err := b.decide(period, decision, "voided by mistake")
@@ -325,7 +325,7 @@ func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
 				}
 				require.Equal(t, rows+1, b.rows())
 				require.Equal(t, []any{metering.Actor("key_1"), "voided by mistake"}, []any{after.Actor, after.Note})
-				require.Empty(t, reported, "the next sync looks")
+				require.Empty(t, reported, "the hash of the settings is deleted, so the next sync plans again")
 				said := []string{"reconciliation." + string(decision) + " " + period.String() + " " + b.meter.ID.String() + " voided by mistake"}
 				require.Equal(t, said, b.audited())
 
@@ -343,7 +343,7 @@ func TestConcurrentDecisionsOnReconciliationAreSerialized(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
-	b.stands(period, billing.ReconciliationDisputed)
+	b.storeReconciliation(period, billing.ReconciliationDisputed)
 	var all sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
@@ -366,14 +366,14 @@ func TestTenantCannotDecideReconciliationOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newBooks(t), newBooks(t)
 	period := theirs.closed(theirs.month)
-	theirs.stands(period, billing.ReconciliationDisputed)
+	theirs.storeReconciliation(period, billing.ReconciliationDisputed)
 	before := theirs.list(ledger.ReconciliationFilter{})
 	require.Empty(t, ours.list(ledger.ReconciliationFilter{}))
 	require.Empty(t, ours.list(ledger.ReconciliationFilter{State: billing.ReconciliationDisputed}))
 	for _, f := range []ledger.ReconciliationFilter{{Customer: theirs.customer.ID}, {Period: period}} {
 		require.Empty(t, ours.list(f))
 	}
-	ours.stands(ours.closed(ours.month), billing.ReconciliationDisputed)
+	ours.storeReconciliation(ours.closed(ours.month), billing.ReconciliationDisputed)
 	for _, key := range []ledger.ReconciliationKey{before[0].Key(), {Period: period, Meter: ours.meter.ID}, {Meter: ours.meter.ID}, {}} {
 		_, err := ours.store.Reconciliations.Decide(t.Context(), ours.tenant, key,
 			ledger.Verdict{Decision: billing.Waive, Actor: "key_1", Note: "not mine"}, clock.Now())

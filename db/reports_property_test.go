@@ -39,7 +39,7 @@ type machine struct {
 	late     map[string]metering.Decimal // late usage by the start of the closed period
 	closed   map[string]billing.Price    // prices at the close, by the start of the closed period
 	prices   []billing.Price
-	accounts map[string]*far
+	accounts map[string]*modelReceiver
 	known    []written // reports that were handed to a process
 	senders  []*sender
 }
@@ -278,13 +278,13 @@ func (m *machine) quiesce(t *rapid.T) {
 
 func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 	m := &machine{
-		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
+		biller: newBiller(t), conn: conn, accounts: map[string]*modelReceiver{},
 		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, closed: map[string]billing.Price{},
 	}
 	m.created(clock.Month(clock.Now(), -48)) // months pass in this test, and events cannot lie in the future
 	m.count("0")
 	for _, account := range accounts {
-		m.accounts[account] = newFar()
+		m.accounts[account] = newModelReceiver()
 		m.useProvider(account)
 	}
 	return m

@@ -29,7 +29,7 @@ func TestPlanReturnsOutstandingReportAgain(t *testing.T) {
 	require.Empty(t, b.plan(0).Send, "the pass has reported this period already")
 	next := b.next(first[0].Number)
 	require.EqualValues(t, 2, next.Number)
-	require.Equal(t, "2", b.says(next.ID).Data.Meters[0].Usage.String())
+	require.Equal(t, "2", b.readMessage(next.ID).Data.Meters[0].Usage.String())
 }
 
 func TestRejectedReportIsReplacedByReportWithNextNumber(t *testing.T) {
@@ -39,10 +39,10 @@ func TestRejectedReportIsReplacedByReportWithNextNumber(t *testing.T) {
 	refused := b.next(0)
 	b.lease(refused.ID)
 	b.complete(refused.ID, billing.Rejected)
-	require.Empty(t, b.plan(0).Send, "this pass was refused it")
+	require.Empty(t, b.plan(0).Send, "the receiver refused the report in this pass")
 	require.EqualValues(t, 2, b.next(refused.Number).Number)
 	_, err := b.store.Ledger.Lease(t.Context(), b.tenant, refused.ID, b.now, lease)
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "what is decided is never sent again")
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "a report with an outcome is never sent again")
 }
 
 func TestLeaseBlocksSecondLeaseOfReport(t *testing.T) {
@@ -185,11 +185,11 @@ func TestPlanWithLeaseLeasesPlannedReport(t *testing.T) {
 
 	b.now = b.now.Add(lease)
 	again := b.take(0)
-	require.True(t, again.More, "something may have come since it was made")
+	require.True(t, again.More, "the usage may have changed since the first plan")
 	require.Equal(t, planned.Send, again.Send)
 	require.Equal(t, 2, again.Leased.Attempt)
 	require.Equal(t, planned.Leased.Body, again.Leased.Body)
-	require.Nil(t, b.plan(0).Leased, "nobody has asked for it")
+	require.Nil(t, b.plan(0).Leased, "the pass requests no lease")
 }
 
 func TestRecordAcceptedStoresSyncWithAcceptedReport(t *testing.T) {

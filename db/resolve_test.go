@@ -85,7 +85,7 @@ func TestOperatorResolvesReportInDoubtAtPreviousConnection(t *testing.T) {
 
 					require.NoError(t, b.resolve(s, outcome))
 					b.requireResolved(s, outcome)
-					require.Len(t, b.outOfSync(), 1, "what is billed there may be something else now")
+					require.Len(t, b.outOfSync(), 1, "the outcome may change the quantity to bill")
 					require.Equal(t, rest, to.rest(b))
 					require.Empty(t, b.outOfSync())
 				})
@@ -105,7 +105,7 @@ func TestOperatorResolvesReportInDoubtAtActiveConnection(t *testing.T) {
 		b.requireConflict(b.resolve(s, outcome), "the report is planned")
 		b.lease(s)
 		b.complete(s, billing.InDoubt)
-		require.NotEmpty(t, b.outOfSync(), "the provider may know meanwhile")
+		require.NotEmpty(t, b.outOfSync(), "a sync may learn the outcome from the provider")
 		require.NoError(t, b.resolve(s, outcome))
 		b.requireResolved(s, outcome)
 		require.Equal(t, outcome == billing.Rejected, len(b.plan(anew).Send) == 1)

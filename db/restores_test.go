@@ -31,7 +31,7 @@ func newBilledThere() *billedThere {
 func (r *billedThere) take(t testing.TB, m message) {
 	t.Helper()
 	if former, known := r.bodies[m.Data.Sequence]; known {
-		require.Equal(t, former, m, "a number has one body")
+		require.Equal(t, former, m, "each sequence has one body")
 	}
 	r.bodies[m.Data.Sequence] = m
 	start := m.Data.Period.Start
@@ -98,7 +98,7 @@ func TestReceiverGetsCorrectedStatementsAfterRestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		sentAgain bool
 		usage     string
-	}{"ClientsSendAgainWhatTheyKept": {true, "31"}, "WhatWasLostIsLost": {false, "22"}} {
+	}{"ClientsSendKeptEventsAgain": {true, "31"}, "LostEventsAreNotSentAgain": {false, "22"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, address := dbtest.Fresh(t)
@@ -132,7 +132,7 @@ func TestReceiverGetsCorrectedStatementsAfterRestore(t *testing.T) {
 			require.Equal(t, raised.Epoch, first.Data.LedgerEpoch)
 			require.Greater(t, first.Data.Sequence, last)
 			there.take(t, first)
-			require.Empty(t, after.plan(anew).Send, "once is enough")
+			require.Empty(t, after.plan(anew).Send, "the statement is sent once")
 			require.Empty(t, after.outOfSync())
 			after.keep("7")
 			there.take(t, after.accept())
@@ -166,7 +166,7 @@ func TestLateUsageOfAStatementThatWasPlannedAtABackupIsBilledOnce(t *testing.T) 
 	require.Equal(t, 1, b.closePeriods().Closed)
 	backup := b.backUp()
 	there.take(t, b.acceptOf(planned))
-	require.Equal(t, "800", there.amount[second.Start].String(), "it has arrived")
+	require.Equal(t, "800", there.amount[second.Start].String(), "the statement has arrived")
 
 	b.now = b.now.Add(time.Minute)
 	raised, after := b.restored(backup, nil)
@@ -247,7 +247,7 @@ func TestRestoreRaisesEpochsAndSkipsUsedIDs(t *testing.T) {
 	require.EqualValues(t, 1_800_000_000, first.Epoch)
 	second, err := owner.Restores.Raise(t.Context(), now.Add(-time.Hour))
 	require.NoError(t, err)
-	require.EqualValues(t, 1_800_000_001, second.Epoch, "whatever the clock says")
+	require.EqualValues(t, 1_800_000_001, second.Epoch, "even if the clock has gone back")
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
 }
 

@@ -138,7 +138,7 @@ func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 // error for one customer does not prevent the settlement for other customers, but Retain then drops no
 // events.
 func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
-	type payee struct {
+	type lateCustomer struct {
 		Tenant   metering.TenantID
 		Customer metering.CustomerID
 	}
@@ -153,12 +153,12 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 	if err != nil {
 		return pg.Coded(err)
 	}
-	payees, err := pgx.CollectRows(rows, pgx.RowToStructByPos[payee])
+	customers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lateCustomer])
 	if err != nil {
 		return pg.Coded(err)
 	}
 	var failed error
-	for _, p := range payees {
+	for _, p := range customers {
 		if err := m.ledger.KeepLateUsage(ctx, p.Tenant, p.Customer, edge); err != nil && ctx.Err() == nil {
 			failed = errors.Join(failed, fmt.Errorf("of tenant %s, customer %s: %w", p.Tenant, p.Customer, err))
 		}

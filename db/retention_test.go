@@ -224,7 +224,7 @@ func TestEventWithKeyBeforeRetentionEdgeIsNotCountedTwice(t *testing.T) {
 		ingest(t, store, k.tenant, dated, undated(k.now), young, dbtest.Event(t, "call", "acme", k.daysAgo(101), "11", "", "")))
 	all := metering.Range{Start: k.daysAgo(120).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
 	require.Equal(t, "24", total(t, store, k.tenant, "acme", all)[0].Usage.String(), "5 + 1 + 7, and 11 without a key")
-	require.Equal(t, 1, k.retain(50), "what came without a key goes too")
+	require.Equal(t, 1, k.retain(50), "events without a key are dropped too")
 	require.Equal(t, "24", total(t, store, k.tenant, "acme", all)[0].Usage.String())
 	require.Zero(t, k.count(`select count(*) from forgotten_days`))
 }
@@ -266,7 +266,7 @@ func TestRetentionKeepsEventsThatBillingMayNeed(t *testing.T) {
 	m := dbtest.Meter(t, store, k.tenant, "late", "call")
 	require.Equal(t, metering.Backfilling, m.Version.Status)
 	require.True(t, held.Equal(*m.Version.CountedFrom))
-	require.Zero(t, k.retain(50), "a past is still to be counted")
+	require.Zero(t, k.retain(50), "the backfill needs the events")
 	require.True(t, held.Equal(*k.edge()))
 	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Version.ID))
 	edgeAfter(k.daysAgo(50))
@@ -280,7 +280,7 @@ func TestRetentionKeepsEventsThatBillingMayNeed(t *testing.T) {
 			kept++
 		}
 	}
-	require.Equal(t, fmt.Sprint(kept), totals[1].Usage.String(), "from the edge on")
+	require.Equal(t, fmt.Sprint(kept), totals[1].Usage.String(), "only events after the edge are counted")
 }
 
 func TestRetainMeasuresCustomerAgeAtGivenTime(t *testing.T) {
@@ -412,12 +412,12 @@ func TestBilledLateUsageIsKeptAfterItsEventsAreDropped(t *testing.T) {
 	_, backfilling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
 	require.NoError(t, err)
 	require.NoError(t, backfill(t.Context(), store, b.tenant, backfilling.ID))
-	require.Equal(t, before, statement(), "another way of counting looks no further back than the events")
+	require.Equal(t, before, statement(), "a new meter version changes only usage of retained events")
 	b.useAt("5", b.now)
-	require.Equal(t, carried, adjustments(t, b.accept()), "it is said again, and not taken back")
+	require.Equal(t, carried, adjustments(t, b.accept()), "the adjustment is unchanged")
 
 	b.useAt("1000", start.Add(time.Minute)) // without a key, and so accepted
-	require.Equal(t, before, statement(), "it comes too late to be billed")
+	require.Equal(t, before, statement(), "the event is too late to be billed")
 	require.Empty(t, b.plan(anew).Send)
 	retain()
 }

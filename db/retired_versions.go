@@ -53,6 +53,8 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, limit int) 
 // customersDropped is the maximum number of customers per transaction that drops rollups.
 const customersDropped = 100
 
+// dropRollups folds the tenant's usage, deletes the rollups and the groups of a retired version, and marks the version
+// as dropped.
 func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {
 	// No transaction adds usage to a retired version, so this fold moves the version's remaining
 	// usage to the rollups.

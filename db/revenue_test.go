@@ -252,7 +252,7 @@ func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
 	w.now = w.now.AddDate(0, 0, 5)
 	w.subscribe(3, metering.Range{Start: w.now.AddDate(0, 0, -2), End: third.End.AddDate(0, 0, 12)})
 	ahead := w.compare()[third.End.Format("2006-01 JPY")]
-	require.Positive(t, ahead.Customers, "who have a subscription's period that ends in a month that has not begun")
+	require.Positive(t, ahead.Customers, "customers with a subscription's period that ends in a later month")
 	w.use(first, 3)
 	w.use(second, 3)
 	w.sync(1)
@@ -287,10 +287,10 @@ func TestBookedLateUsageIsBilledOrUnbilledRevenueByPolicy(t *testing.T) {
 		revenue := func() string {
 			months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, month.Start, b.now)
 			require.NoError(t, err)
-			require.Len(t, months, 2, "the running one's too")
+			require.Len(t, months, 2, "one of them is the current month")
 			return digits(map[string]ledger.Revenue{"": months[1]})[""]
 		}
-		require.Equal(t, "billed 10, estimated 0, unbilled 0, of 1", revenue(), "not before it is booked")
+		require.Equal(t, "billed 10, estimated 0, unbilled 0, of 1", revenue(), "late usage is not revenue until it is booked")
 		b.acceptAll()
 		require.Equal(t, want, revenue())
 	}

@@ -26,7 +26,7 @@ func TestKeyHoldsNoMoreUnitsThanWereFreeBeforeTake(t *testing.T) {
 	require.True(t, s.Take("c", 2))
 	s.Give("a", 8)
 	require.True(t, s.Take("b", 2))
-	require.True(t, fair.NewShares[string](1).Take("a", 1), "of one place all can be had")
+	require.True(t, fair.NewShares[string](1).Take("a", 1), "a single unit can be taken")
 }
 
 func TestKeysOfALowerRankComeFirst(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 		s := fair.NewShares[string](1)
 		var order []string
 		require.True(t, s.Take("a", 1))
-		require.NoError(t, s.Yield(t.Context(), "a"), "nobody waits")
+		require.NoError(t, s.Yield(t.Context(), "a"), "no other caller waits")
 		var waiting sync.WaitGroup
 		for _, key := range []string{"a", "b"} {
 			waiting.Go(func() {
@@ -124,7 +124,7 @@ func TestPropertySharesAddUp(t *testing.T) {
 			s.Give(key, n)
 		}
 		if !s.Take(9, all) {
-			t.Fatal("what was given back is not there")
+			t.Fatal("the returned units are not available")
 		}
 	})
 }

@@ -50,10 +50,10 @@ func TestUnchangedStatementIsNotSentAgain(t *testing.T) {
 	require.Len(t, planned.UpToDate, 1)
 
 	b.price("0", "0", "2")
-	require.Equal(t, "2", b.accept().Data.Meters[0].Amount.String(), "the first price holds from the beginning")
+	require.Equal(t, "2", b.accept().Data.Meters[0].Amount.String(), "the first price also applies to earlier usage")
 	b.use("-1")
 	b.use("1")
-	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String(), "more events stand behind the same total")
+	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String(), "the total is the same, of more events")
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	require.Len(t, b.accept().Data.Meters, 2, "a new meter is a change")
 	require.Empty(t, b.plan(anew).Send)
@@ -149,12 +149,12 @@ func TestExcludedMeterKeepsReportedUsageInStatement(t *testing.T) {
 	require.Len(t, m.Data.Meters, 2)
 	require.Equal(t, "5", m.Data.Meters[0].Usage.String())
 	require.Equal(t, "api-calls", m.Data.Meters[0].MeterSlug)
-	require.NotEmpty(t, b.outOfSync(), "it is not forgotten")
+	require.NotEmpty(t, b.outOfSync(), "the usage of the excluded meter is still to be reported")
 	require.Equal(t, "7", b.accept().Data.Meters[0].Usage.String())
 
 	third := dbtest.Meter(t, b.store, b.tenant, "seats", "seat")
 	planned := b.plan(anew, third.ID, other.ID)
-	require.Empty(t, planned.Send, "what was never reported is left out")
+	require.Empty(t, planned.Send, "an excluded meter without reports is not in the statement")
 	require.Equal(t, billing.ExcludedByOperator, planned.Excluded[0].Code)
 }
 
@@ -183,7 +183,7 @@ func TestAStatementIsReadAtOneInstant(t *testing.T) {
 		if len(planned.Send) == 0 {
 			continue
 		}
-		meters := b.says(planned.Send[0].ID).Data.Meters
+		meters := b.readMessage(planned.Send[0].ID).Data.Meters
 		require.Equal(t, meters[0].Usage, meters[1].Usage)
 		b.complete(planned.Send[0].ID, billing.Accepted)
 	}

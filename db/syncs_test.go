@@ -51,7 +51,7 @@ func TestPassAnswersRequestsMadeBeforeItBegins(t *testing.T) {
 	require.Equal(t, 1, cut.Requests)
 	second := b.request()
 	begun := b.begin()
-	require.Equal(t, 2, begun.Requests, "a repeat, and a pass after one that was cut short, take the same and what came since")
+	require.Equal(t, 2, begun.Requests, "a pass after an interrupted one takes its requests and the later ones")
 	third := b.request()
 	require.Equal(t, metering.SyncRunning, b.sync(first).Status)
 
@@ -60,7 +60,7 @@ func TestPassAnswersRequestsMadeBeforeItBegins(t *testing.T) {
 	b.lease(s.ID)
 	b.complete(s.ID, billing.Accepted)
 	answer := ledger.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []billing.Exclusion{{MeterID: b.meter.ID, ExclusionReason: billing.NoTarget("for the test")}}}
-	require.Equal(t, ledger.Finished{More: true}, b.finish(cut.PassID, ledger.Answer{Error: "cut short"}), "another pass answers its requests")
+	require.Equal(t, ledger.Finished{More: true}, b.finish(cut.PassID, ledger.Answer{Error: "cut short"}), "the next pass has taken its requests")
 	require.Equal(t, ledger.Finished{Requests: 2, More: true}, b.finish(begun.PassID, answer), "another request has come")
 	require.Equal(t, ledger.Finished{More: true}, b.finish(begun.PassID, answer), "finishing again changes nothing")
 

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Tenants reads, creates and updates tenants.
+// Tenants stores tenants.
 type Tenants struct{ pool pg.Beginner }
 
 // Create creates a tenant. Grace and LatePolicy have the schema's defaults. A zero RequestsPerMinute
@@ -67,7 +67,7 @@ type TenantChange struct {
 	HoldDeadline      *time.Duration
 }
 
-func (c TenantChange) of(t metering.Tenant) metering.Tenant {
+func (c TenantChange) appliedTo(t metering.Tenant) metering.Tenant {
 	catalog.SetField(&t.Name, c.Name)
 	catalog.SetField(&t.Timezone, c.Timezone)
 	catalog.SetField(&t.Currency, c.Currency)
@@ -102,7 +102,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 		if err != nil {
 			return err
 		}
-		next := change.of(former)
+		next := change.appliedTo(former)
 		if err := next.Validate(); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 }
 
 // rezone creates a version in a new zone of each meter that is not archived, and returns the versions to
-// backfill.
+// backfill. It returns CodeConflict if a billing period of the tenant is stored.
 func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (backfilling []metering.MeterVersionID, err error) {
 	var billed bool
 	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)

@@ -42,7 +42,7 @@ func TestTimeZoneChangeRecountsEveryMeterExactly(t *testing.T) {
 		updated, backfilling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
 		require.NoError(t, err)
 		require.Equal(t, zone, updated.Timezone)
-		require.Len(t, backfilling, 2, "a meter without a past is complete at once")
+		require.Len(t, backfilling, 2, "a meter without past events needs no backfill")
 		group.Wait()
 		ingest(t, store, tenant, some()...)
 		requireRollupsEqualARecount(t, conn, tenant) // in the previous zone, which is still read

@@ -74,7 +74,7 @@ func TestConcurrentReportStepsTakeEffectOnce(t *testing.T) {
 		_, err := books.Lease(ctx, b.tenant, r, b.now, lease)
 		return err
 	})
-	require.Equal(t, reports, b.planTwice(6), "nothing else while they are outstanding")
+	require.Equal(t, reports, b.planTwice(6), "the same reports, while they are outstanding")
 	b.requireTwice(reports, func(r uuid.UUID) error { return books.Complete(ctx, b.tenant, r, billing.InDoubt, "", b.now) })
 	outcome := map[uuid.UUID]billing.State{}
 	for i, r := range reports {
@@ -154,7 +154,7 @@ func TestConcurrentPlansContainTheSameReport(t *testing.T) {
 			require.Equal(t, planned[0].Send, planned[i].Send)
 			require.EqualValues(t, round+1, planned[i].Send[0].Number)
 		}
-		require.EqualValues(t, round+1, b.says(planned[0].Send[0].ID).Data.Sequence)
+		require.EqualValues(t, round+1, b.readMessage(planned[0].Send[0].ID).Data.Sequence)
 		b.complete(planned[0].Send[0].ID, billing.Accepted)
 		b.now = b.now.Add(time.Second)
 	}

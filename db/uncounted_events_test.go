@@ -206,7 +206,7 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	writing.Wait()
 	s.write()
-	require.Equal(t, 10_000, s.stored(conn), "of the 30,000 of one tenant")
+	require.Equal(t, 10_000, s.stored(conn), "10,000 of the 30,000 references of the tenant")
 	_, err = conn.Exec(t.Context(), `alter table uncounted_events rename to elsewhere`)
 	require.NoError(t, err)
 	s.send("acme", `{}`, november.Add(3*time.Hour))
@@ -214,7 +214,7 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to uncounted_events`)
 	require.NoError(t, err)
 	s.write()
-	require.Equal(t, 10_020, s.stored(conn), "with those whose write failed")
+	require.Equal(t, 10_020, s.stored(conn), "including those of the failed write")
 }
 
 // TestUncountedEventsOfALockedTenantAreStoredLater checks that a write does not wait for a locked tenant, and that the

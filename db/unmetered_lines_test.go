@@ -54,9 +54,9 @@ var lineTables = []struct {
 		group by 1, 2, l.period_id`},
 }
 
-// TestTheTablesHaveRoomForLinesWithoutAMeter adds a component, as a later version does. Its lines need no meter. No
+// TestTablesAcceptLinesWithoutAMeter adds a component, as a later version does. Its lines need no meter. No
 // other part of the tables has to change.
-func TestTheTablesHaveRoomForLinesWithoutAMeter(t *testing.T) {
+func TestTablesAcceptLinesWithoutAMeter(t *testing.T) {
 	t.Parallel()
 	b, period := newUnmetered(t)
 	other := dbtest.Meter(t, b.store, b.tenant, "mails", "mail")
@@ -113,7 +113,7 @@ func TestNoLineWithoutAMeterIsSkipped(t *testing.T) {
 	t.Parallel()
 	b, period := newUnmetered(t)
 	ctx := t.Context()
-	b.stands(period, billing.ReconciliationAgreed)
+	b.storeReconciliation(period, billing.ReconciliationAgreed)
 	for _, read := range unmeteredReads {
 		require.NoError(t, read.read(b.books), read.name)
 	}

@@ -188,7 +188,7 @@ func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q usage.B
 		require.LessOrEqual(t, len(page.Items), q.Limit)
 		for _, row := range page.Items {
 			if q.ByValue && last != nil {
-				require.LessOrEqual(t, row.Value.Cmp(last.Value), 0, "values fall")
+				require.LessOrEqual(t, row.Value.Cmp(last.Value), 0, "the rows are in descending order")
 			}
 			name := rowName(row.ExternalID, row.PlanSlug, strings.ReplaceAll(string(row.GroupKey), " ", ""), row.Start)
 			require.NotContains(t, got, name, "%+v", q)
@@ -430,7 +430,7 @@ func TestBreakdownByCustomerYieldsAndLimitsItsBatches(t *testing.T) {
 	b, err := store.Usage.Breakdown(pg.WithYield(t.Context(), func(context.Context) error { turns++; return nil }), tenant, q)
 	require.NoError(t, err)
 	require.Len(t, b.Items, 17)
-	require.Positive(t, turns, "before the second batch of customers")
+	require.Positive(t, turns, "it yields before the second batch of customers")
 	stop := errors.New("stop")
 	_, err = store.Usage.Breakdown(pg.WithYield(t.Context(), func(context.Context) error { return stop }), tenant, q)
 	require.ErrorIs(t, err, stop)
@@ -482,12 +482,12 @@ func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
 		rows = append(rows, row.Value.String()+" "+strings.ReplaceAll(string(row.GroupKey), " ", ""))
 	}
 	require.Equal(t, []string{`4 {"model":"large"}`, `3 {"$other":true}`}, rows)
-	require.Nil(t, b.Other, "nothing is filtered")
+	require.Nil(t, b.Other, "the query has no filter")
 	b, err = store.Usage.Breakdown(t.Context(), tenant.ID, usage.BreakdownQuery{
 		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(24 * time.Hour)}, Timezone: time.UTC,
 		Groups: map[string][]json.RawMessage{"model": {json.RawMessage(`"large"`)}}, ByCustomer: true, Limit: 10,
 	})
 	require.NoError(t, err)
 	require.Equal(t, "4", b.Total.String())
-	require.Equal(t, "3", b.Other.String(), "it may have the value")
+	require.Equal(t, "3", b.Other.String(), "usage in $other may have the value")
 }

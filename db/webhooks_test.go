@@ -56,8 +56,8 @@ func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	return e
 }
 
-// happen runs a sync of the customer. The sync fails with the given error, or succeeds if the error is empty.
-func (h *hooked) happen(failure string) {
+// runSync runs a sync of the customer. The sync fails with the given error, or succeeds if the error is empty.
+func (h *hooked) runSync(failure string) {
 	h.Helper()
 	_, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
 	require.NoError(h, err)
@@ -132,8 +132,8 @@ func TestEndpointGetsMessagesOfItsEventTypesOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	failures := h.add(metering.MessageSyncFailed)
-	h.happen("")
-	h.happen("the key was refused")
+	h.runSync("")
+	h.runSync("the key was refused")
 
 	c := h.claim()
 	require.Equal(t, metering.MessageSyncSucceeded, c.Kind)
@@ -144,7 +144,7 @@ func TestEndpointGetsMessagesOfItsEventTypesOnce(t *testing.T) {
 	require.NotEmpty(t, data["sync_id"])
 	delete(data, "sync_id")
 	require.Equal(t, map[string]string{"tenant_id": h.tenant.String(), "customer_id": h.customer.ID.String(), "customer_external_id": "acme"}, data)
-	require.Nil(t, h.claim(), "one message, leased to the one who claimed it")
+	require.Nil(t, h.claim(), "the only message is leased")
 
 	h.hook = failures
 	c = h.claim()
@@ -157,12 +157,12 @@ func TestEndpointGetsMessagesOfItsEventTypesOnce(t *testing.T) {
 func TestMessageWithoutListeningEndpointIsNotStored(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessagePeriodClosed)
-	h.happen("")
+	h.runSync("")
 	disabled := false
 	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
 		access.EndpointChange{EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Enabled: &disabled}, h.now)
 	require.NoError(t, err)
-	h.happen("")
+	h.runSync("")
 	var messages int
 	conn, err := pgx.Connect(t.Context(), h.address)
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestMessageWithoutListeningEndpointIsNotStored(t *testing.T) {
 func TestDeliveryWithExpiredLeaseIsClaimedAgainUnchanged(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	first := h.claim()
 	h.now = h.now.Add(31 * time.Second)
 	second := h.claim()
@@ -182,9 +182,9 @@ func TestDeliveryWithExpiredLeaseIsClaimedAgainUnchanged(t *testing.T) {
 	require.Equal(t, first.Message, second.Message)
 
 	h.settle(*first, 503, 0)
-	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status, "who comes late says nothing of the attempt that is on its way")
+	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status, "a late failure does not affect the running attempt")
 	h.settle(*first, 200, 0)
-	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status, "but it has arrived")
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status, "a late success counts")
 	h.settle(*second, 503, 0)
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
@@ -192,7 +192,7 @@ func TestDeliveryWithExpiredLeaseIsClaimedAgainUnchanged(t *testing.T) {
 func TestMessageFailsAfterTenAttempts(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	for attempt := 1; attempt <= 10; attempt++ {
 		h.attempt(503, 0)
 		d := h.deliveries()[0]
@@ -221,31 +221,31 @@ func TestFailingEndpointBacksOffUntilDeliverySucceeds(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	for range 3 {
-		h.happen("")
+		h.runSync("")
 	}
 	one, two := h.claim(), h.claim()
 	h.settle(*one, 503, 0)
 	h.settle(*two, 503, 0)
-	require.Nil(t, h.claim(), "it backs off")
+	require.Nil(t, h.claim(), "the endpoint backs off")
 	require.False(t, h.wanted())
 	w := h.waiting()
 	require.Equal(t, 3, w.Messages)
-	require.Equal(t, h.now.Add(5*time.Second), w.Next.UTC(), "two at once are one failure")
+	require.Equal(t, h.now.Add(5*time.Second), w.Next.UTC(), "two concurrent failures count as one")
 	require.Equal(t, h.now, h.read().FailingSince.UTC())
 
 	h.now = h.now.Add(5 * time.Second)
 	h.attempt(429, 10*time.Minute)
-	require.Equal(t, h.now.Add(10*time.Minute), h.waiting().Next.UTC(), "it has asked to wait")
+	require.Equal(t, h.now.Add(10*time.Minute), h.waiting().Next.UTC(), "the receiver requested the delay")
 	h.now = h.now.Add(10 * time.Minute)
 	h.attempt(200, 0)
 	require.Nil(t, h.read().FailingSince)
-	require.NotNil(t, h.claim(), "and another at once")
+	require.NotNil(t, h.claim(), "the next message is due immediately")
 }
 
 func TestNewURLGetsUndeliveredMessagesImmediately(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	h.attempt(503, time.Hour)
 	require.Nil(t, h.claim())
 	url := "https://example.com/other"
@@ -269,8 +269,8 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 		},
 	} {
 		h := newHooked(t, metering.MessageSyncSucceeded)
-		h.happen("")
-		h.happen("")
+		h.runSync("")
+		h.runSync("")
 		fail(h)
 		require.Equal(t, because, h.read().DisabledBecause)
 		require.Equal(t, because, h.waiting().Disabled)
@@ -279,15 +279,15 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 			err := h.store.Deliveries.Redeliver(t.Context(), h.tenant, metering.Operator, h.hook.ID, d.ID, h.now)
 			require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 		}
-		h.happen("")
-		require.Len(t, h.deliveries(), 2, "nothing is kept for it")
+		h.runSync("")
+		require.Len(t, h.deliveries(), 2, "no message is stored for a disabled endpoint")
 
 		enabled := true
 		e, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &enabled}, h.now)
 		require.NoError(t, err)
 		require.Nil(t, e.DisabledAt)
 		require.Nil(t, e.FailingSince)
-		h.happen("")
+		h.runSync("")
 		h.attempt(200, 0)
 	}
 }
@@ -296,7 +296,7 @@ func TestConcurrentWorkersBeginOneRunForDueDeliveries(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
 	require.False(t, h.wanted())
-	h.happen("")
+	h.runSync("")
 	var begun sync.Map
 	var workers sync.WaitGroup
 	for i := range 8 {
@@ -317,14 +317,14 @@ func TestConcurrentWorkersBeginOneRunForDueDeliveries(t *testing.T) {
 	begun.Range(func(any, any) bool { runs++; return true })
 	require.Equal(t, 1, runs)
 	h.now = h.now.Add(59 * time.Second)
-	require.False(t, h.wanted(), "it is looked after")
+	require.False(t, h.wanted(), "a worker is starting the run")
 	h.now = h.now.Add(time.Second)
-	require.True(t, h.wanted(), "its run never came")
+	require.True(t, h.wanted(), "the run did not start")
 
 	h.attempt(200, 0)
 	require.Equal(t, access.Waiting{}, h.waiting())
-	h.happen("")
-	require.True(t, h.wanted(), "its run has ended")
+	h.runSync("")
+	require.True(t, h.wanted(), "the run has ended")
 }
 
 // TestEveryMessageIsDeliveredDuringConcurrentChanges claims and settles deliveries in several lanes while messages
@@ -367,7 +367,7 @@ func TestEveryMessageIsDeliveredDuringConcurrentChanges(t *testing.T) {
 	}
 	enabled, url := true, "https://example.com/other"
 	for i := range messages {
-		h.happen("")
+		h.runSync("")
 		if i%10 == 0 {
 			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
 			require.NoError(t, err)
@@ -402,7 +402,7 @@ func TestTenantHasOneWebhookPerURL(t *testing.T) {
 		require.Equal(t, want, metering.CodeOf(err))
 	}
 	_, err = h.store.Webhooks.Create(t.Context(), dbtest.Tenant(t, h.store).ID, metering.Operator, same, h.now)
-	require.NoError(t, err, "another tenant's is another's")
+	require.NoError(t, err, "two tenants may have the same URL")
 	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
 	_, err = h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, same, h.now)
 	require.NoError(t, err)
@@ -416,7 +416,7 @@ func TestWebhooksOfTenantAreLimitedAndCanBeDeleted(t *testing.T) {
 	}
 	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.MessageDiscrepancyDetected}, Sealed: []byte("s")}, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
-	h.happen("")
+	h.runSync("")
 	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
 	c := h.claim()
 	require.Nil(t, c)
@@ -430,7 +430,7 @@ func TestWebhooksOfTenantAreLimitedAndCanBeDeleted(t *testing.T) {
 func TestSuccessfulAttemptCountsAfterEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	c := h.claim()
 	disabled := false
 	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &disabled}, h.now)
@@ -443,7 +443,7 @@ func TestSuccessfulAttemptCountsAfterEndpointIsDisabled(t *testing.T) {
 func TestSettleIgnoresAttemptOfDeletedEndpoint(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	c := h.claim()
 	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
 	h.settle(*c, 200, 0)
@@ -452,9 +452,9 @@ func TestSettleIgnoresAttemptOfDeletedEndpoint(t *testing.T) {
 func TestOldMessagesAreDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
-	h.happen("")
+	h.runSync("")
 	h.now = h.now.Add(time.Hour)
-	h.happen("")
+	h.runSync("")
 	for _, want := range []int{1, 0} {
 		forgotten, err := h.store.Deliveries.Sweep(t.Context(), november.Add(time.Minute), 10)
 		require.NoError(t, err)

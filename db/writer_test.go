@@ -111,11 +111,11 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 		return transactions
 	}
 
-	t.Run("FarFewerThanThereAreRequests", func(t *testing.T) {
+	t.Run("TransactionsAreFewerThanRequests", func(t *testing.T) {
 		require.Less(t, send(t, dbtest.WriterOptions), clients*each/5)
 	})
 
-	t.Run("UnlessAGroupHoldsOneEvent", func(t *testing.T) {
+	t.Run("GroupOfOneEventNeedsOwnTransaction", func(t *testing.T) {
 		require.Equal(t, clients*each, send(t, usage.WriterOptions{GroupEvents: 1, Deadline: dbtest.Deadline}))
 	})
 }
@@ -155,7 +155,7 @@ func waiting(conn *pgx.Conn) error {
 		select count(*) from pg_locks where locktype = 'advisory' and not granted
 		  and database = (select oid from pg_database where datname = current_database())`).Scan(&found)
 	if err == nil && found == 0 {
-		err = errors.New("nobody waits for a lock")
+		err = errors.New("no statement waits for a lock")
 	}
 	return err
 }
@@ -167,12 +167,12 @@ func TestUnstorableRequestDoesNotFailOtherRequests(t *testing.T) {
 		return dbtest.Event(t, "call", "acme", november, "1", fmt.Sprint("good ", i), "")
 	}
 	for name, poison := range map[string]func(*metering.Event){
-		"PropertiesThatAreNoJSON":        func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":`) },
-		"PropertiesThatJsonbRefuses":     func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":"\u0000"}`) },
-		"AnEventTypeWithNUL":             func(e *metering.Event) { e.EventType = "ca\x00ll" },
-		"ACustomerWithNUL":               func(e *metering.Event) { e.ExternalID = "ac\x00me" },
-		"AKeyThatIsNotUTF8":              func(e *metering.Event) { e.IdempotencyKey = "\xff" },
-		"AnInstantThatTheDatabaseHasNot": func(e *metering.Event) { e.At = time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"PropertiesNotJSON":  func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":`) },
+		"PropertiesNotJSONB": func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":"\u0000"}`) },
+		"EventTypeWithNUL":   func(e *metering.Event) { e.EventType = "ca\x00ll" },
+		"CustomerWithNUL":    func(e *metering.Event) { e.ExternalID = "ac\x00me" },
+		"KeyNotUTF8":         func(e *metering.Event) { e.IdempotencyKey = "\xff" },
+		"InstantOutOfRange":  func(e *metering.Event) { e.At = time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tenant := dbtest.Tenant(t, store).ID
@@ -200,7 +200,7 @@ func TestUnstorableRequestDoesNotFailOtherRequests(t *testing.T) {
 			requireRollupsEqualARecount(t, conn, tenant)
 
 			_, err := w.Ingest(t.Context(), tenant, []metering.Event{good(2 * poisoned)})
-			require.NoError(t, err, "nothing of the poisoned request is left to stand in the way")
+			require.NoError(t, err, "the failed request does not affect later requests")
 			require.Equal(t, fmt.Sprint(2*(len(requests)-1)+1), total(t, store, tenant, "acme", billing.CalendarPeriod(november, time.UTC))[0].Usage.String())
 		})
 	}

@@ -41,7 +41,7 @@ create table credential_rotations (
   warned_at      timestamptz, -- time of the warning that the old credential is still used
   ended_at       timestamptz,
   outcome        text check (outcome in ('expired', 'finished', 'revoked', 'kept', 'superseded')),
-  run_due_at     timestamptz, -- when a run has to start, or to be notified of a change; null: none has to
+  run_due_at     timestamptz, -- when a run has to start, or to be notified of a change; null: no run has to
   primary key (tenant_id, id),
   check ((ended_at is null) = (outcome is null))
 );

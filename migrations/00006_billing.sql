@@ -1,15 +1,15 @@
 -- +goose Up
 
--- The sequence numbers the records of the ledger. The numbers and the
--- transactions that were open at an instant determine the records that were
--- known then. The numbers ascend within each tenant. The numbers of records
--- that were not stored are missing.
+-- Each record of the ledger takes its number from this sequence. The numbers and
+-- the transactions that were open at an instant determine the records that were
+-- known then. The numbers ascend within each tenant. They have gaps: the numbers
+-- of records that were not stored.
 create sequence ledger_sequence;
 
 -- The part of a bill to which a line belongs. Only usage must have a meter.
 create domain billing_component as text check (value in ('usage'));
 
--- The numbers of reports of usage rise with the epoch. So none of them has the
+-- The numbers of reports of usage rise with the epoch. So no new report has the
 -- number of a report that was sent before the restore and is unknown since.
 create table ledger_epochs (
   -- The Unix time at which it was raised, or the previous epoch + 1 if that is
@@ -145,7 +145,8 @@ create table billing_periods (
   closed_at          timestamptz,
   closed_epoch       bigint, -- epoch of the tenant after the closing: events with this epoch or a higher one are late
   closed_sequence    bigint, -- of the ledger
-  -- Closed, with nothing left to report, outstanding, or awaited on an invoice.
+  -- The period is closed, nothing is left to report, no report is outstanding,
+  -- and no invoice is awaited.
   complete           boolean not null default false,
   reconciled_through bigint not null default 0, -- compared with the invoices up to this ledger number
   primary key (tenant_id, id),

@@ -16,7 +16,7 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// Digests returns the SHA-256 of each migration, by number, which identify the migrations.
+// Digests returns the first 8 bytes of the SHA-256 of each migration as hexadecimal text, by the migration's number.
 func Digests() (map[int64]string, error) {
 	entries, err := Files.ReadDir(".")
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// credentialKind contains, for one kind of credential, its limit, its errors, its actions in the audit log,
-// and the SQL of a rotation's old credential @id of @tenant and @kind.
+// credentialKind contains, for one kind of credential, its limit, its errors and its actions in the audit log.
+// It also contains the SQL statements that change the old credential of a rotation. Their arguments are
+// @tenant, @kind and @id.
 type credentialKind struct {
 	limit                                      pg.Limit
 	missing, dead                              error
@@ -27,8 +28,8 @@ type credentialKind struct {
 var credentialKinds = map[metering.CredentialKind]credentialKind{
 	metering.APIKeyCredential:     kindInTable(metering.APIKeyCredential, metering.MaxAPIKeys),
 	metering.HMACSecretCredential: kindInTable(metering.HMACSecretCredential, metering.MaxHMACSecrets),
-	// The previous secret of an endpoint is in the endpoint's row, and is deleted when it stops signing. It
-	// has no expiry of its own.
+	// The previous signing secret of an endpoint is stored in the endpoint's row, and is deleted when it stops
+	// signing. The current secret has no expiry and is never revoked, so lock returns two nulls.
 	metering.WebhookCredential: {
 		missing: errNoEndpoint,
 		rotated: "webhook.rotate_secret", revoked: "webhook.end_former_secret", kept: "webhook.keep_former_secret", stillUsed: "webhook.former_secret_used",

@@ -254,8 +254,9 @@ func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id mete
 	return r, nil
 }
 
-// Watch returns a rotation to its run, and delays the start of another run. Another run becomes due
-// deliveryLease after the end of the overlap, or when another transaction changes the rotation.
+// Watch returns a rotation to the run that watches it, and postpones the start of another run: until
+// deliveryLease after the overlap, or indefinitely if the rotation has ended. If another transaction ends the
+// rotation, a run becomes due at once.
 func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id metering.RotationID) (r metering.Rotation, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil {
@@ -280,8 +281,8 @@ type UnwatchedRotation struct {
 	ID     metering.RotationID
 }
 
-// Unwatched returns the rotations of all tenants for which a run is due, at most 1000. Each rotation is
-// returned to one caller, which starts the run.
+// Unwatched returns the rotations of all tenants for which a run is due, at most 1000. It postpones the due
+// time of each by deliveryLease, so that only one caller gets a rotation. That caller starts the run.
 func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRotation, error) {
 	rows, err := s.pool.Query(ctx, `
 		with due as (
@@ -307,8 +308,9 @@ func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRot
 	return unwatched, nil
 }
 
-// revokedInRotation ends the rotation, if any, of a credential that the transaction has revoked.
-func revokedInRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, old metering.CredentialID) error {
+// endRevokedRotation ends the rotation, if any, of an old credential that the transaction has revoked. It makes
+// a run of the rotation due at once.
+func endRevokedRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, old metering.CredentialID) error {
 	_, err := tx.Exec(ctx, `
 		update credential_rotations
 		set ended_at = now(), outcome = 'revoked', run_due_at = now()

@@ -197,7 +197,7 @@ func revokeCredential(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	if tag.RowsAffected() == 0 {
 		return credentialKinds[id.Kind].missing
 	}
-	if err := revokedInRotation(ctx, tx, tenant, id); err != nil {
+	if err := endRevokedRotation(ctx, tx, tenant, id); err != nil {
 		return err
 	}
 	return audit.RecordChange(ctx, tx, tenant, actor, credentialKinds[id.Kind].revoked, id.String(), nil, audit.Fields{"revoked": true})
@@ -210,7 +210,7 @@ type CredentialUse struct {
 }
 
 // Used records the last use of credentials of any tenants, at most once a minute per credential. It skips
-// rows that another replica updates.
+// credentials that another transaction has locked.
 func (s Credentials) Used(ctx context.Context, uses []CredentialUse, now time.Time) error {
 	tenants, kinds, numbers := make([]metering.TenantID, len(uses)), make([]metering.CredentialKind, len(uses)), make([]int64, len(uses))
 	for i, u := range uses {

@@ -15,11 +15,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Deliveries sends the messages of the outbox to endpoints. Each message is sent at least once, always with
-// the same ID and the same bytes.
+// Deliveries stores the deliveries of outbox messages to endpoints: due times, leases, attempts and results. It
+// sends nothing: a run of the worker claims a message with Claim, sends it, and stores the result with Settle.
+// A message may be sent more than once, always with the same ID and the same bytes.
 type Deliveries struct{ pool pg.Beginner }
 
-// deliveryLease is the time that a run has to deliver before another run starts.
+// deliveryLease is how long a workflow run holds an endpoint or a credential rotation. Once the lease has
+// ended, another run can start.
 const deliveryLease = time.Minute
 
 // WantedEndpoint identifies an endpoint with a due delivery.
@@ -28,8 +30,8 @@ type WantedEndpoint struct {
 	Endpoint metering.EndpointID
 }
 
-// Wanted returns the endpoints, of all tenants, that have due deliveries and no run. Each endpoint is
-// returned to one caller, which starts a run.
+// Wanted leases and returns the enabled endpoints, of all tenants, that have due deliveries and no run. Only
+// one caller gets each endpoint, because its lease lasts for deliveryLease. That caller starts a run.
 func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint, error) {
 	rows, err := s.pool.Query(ctx, `
 		update webhook_endpoints e
@@ -137,12 +139,12 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 			return err
 		}
 		if attempt.Problem == "" {
-			return delivered(ctx, tx, c, now)
+			return markDelivered(ctx, tx, c, now)
 		}
-		if err := undelivered(ctx, tx, c, retryAfter, now); err != nil || endpoint.URL != c.Endpoint.URL {
+		if err := recordFailure(ctx, tx, c, retryAfter, now); err != nil || endpoint.URL != c.Endpoint.URL {
 			return err // the failure of a previous URL does not count against the endpoint
 		}
-		since, err := failing(ctx, tx, c, attempt, retryAfter, now)
+		since, err := backOff(ctx, tx, c, attempt, retryAfter, now)
 		if err != nil {
 			return err
 		}
@@ -157,6 +159,7 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 	return nil
 }
 
+// keepAttempt stores an attempt in the list of the delivery's attempts.
 func keepAttempt(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt) error {
 	_, err := tx.Exec(ctx, `
 		insert into webhook_attempts (tenant_id, endpoint_id, message_id, at, took, status, problem)
@@ -168,7 +171,8 @@ func keepAttempt(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.A
 	return err
 }
 
-func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time) error {
+// markDelivered marks the delivery as delivered, and ends the endpoint's backoff and its series of failures.
+func markDelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time) error {
 	if _, err := tx.Exec(ctx, `
 		update webhook_deliveries
 		set status = 'delivered', settled_at = $4
@@ -187,8 +191,9 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 	return err
 }
 
-// undelivered records a failed attempt. The message is due again later, or has failed permanently.
-func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter time.Duration, now time.Time) error {
+// recordFailure schedules the next attempt of a delivery after a failed one. After the last attempt, it marks
+// the delivery as failed.
+func recordFailure(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending
 	if !again {
@@ -212,9 +217,9 @@ func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter t
 // failures. It is longer than any message waits for its next attempt.
 const silence = 48 * time.Hour
 
-// failing makes the endpoint back off, and returns the start of its series of failures. Concurrent failed
+// backOff makes the endpoint back off, and returns the start of its series of failures. Concurrent failed
 // attempts count as one failure.
-func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, retryAfter time.Duration, now time.Time) (since time.Time, err error) {
+func backOff(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, retryAfter time.Duration, now time.Time) (since time.Time, err error) {
 	var failures int
 	err = tx.QueryRow(ctx, `
 		update webhook_endpoints
@@ -279,7 +284,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 
 // Hasten ends the endpoint's backoff, and makes its pending deliveries with a failed attempt due now.
 func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
-	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+	err := s.withEnabledEndpoint(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `update webhook_endpoints set backoff_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
 			return err
 		}
@@ -312,7 +317,7 @@ func hasten(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, endpoint m
 // Test queues a test message for the endpoint and returns the message's ID. It returns CodeConflict if the
 // endpoint is disabled.
 func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (id uuid.UUID, err error) {
-	err = s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+	err = s.withEnabledEndpoint(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		if id, err = uuid.NewV7(); err != nil {
 			return err
 		}
@@ -333,7 +338,7 @@ func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint
 // Redeliver queues a message again, even if the message was delivered or has failed. It returns CodeConflict
 // if the endpoint is disabled.
 func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, actor metering.Actor, endpoint metering.EndpointID, message uuid.UUID, now time.Time) error {
-	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+	err := s.withEnabledEndpoint(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			update webhook_deliveries
 			set status = 'pending', attempts = 0, due_at = $4, settled_at = null
@@ -356,8 +361,8 @@ func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, act
 
 var errNoDelivery = metering.Errorf(metering.CodeNotFound, "there is no such delivery")
 
-// enabled locks the endpoint and runs fn. It returns CodeConflict if the endpoint is disabled.
-func (s Deliveries) enabled(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, fn func(tx pgx.Tx) error) error {
+// withEnabledEndpoint locks the endpoint and runs fn. It returns CodeConflict if the endpoint is disabled.
+func (s Deliveries) withEnabledEndpoint(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, fn func(tx pgx.Tx) error) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
 		if err != nil {

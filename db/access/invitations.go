@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invitations stores invitations. A person opens the link of an invitation to become a member, and a
-// member opens it to set a new password or OIDC account. The methods ignore invitations that were
+// Invitations stores invitations. A person opens the link of an invitation to become a member, and a member
+// opens it to set a new password or OIDC account. Except for Sweep, the methods ignore invitations that were
 // accepted or revoked, or have expired.
 type Invitations struct{ pool pg.Beginner }
 
@@ -57,7 +57,8 @@ func mayBeInvited(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, i me
 	return nil
 }
 
-// OfMember creates an invitation with which an existing member resets how they sign in.
+// OfMember creates an invitation with which an existing member sets a new password or OIDC account. It revokes
+// earlier invitations for the member's e-mail.
 func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, lastFour string, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
@@ -108,6 +109,7 @@ var memberLimit = pg.Limit{
 	Most: metering.MaxMembers, Noun: "members and pending invitations", Fix: "remove or revoke one first",
 }
 
+// invite creates an invitation, publishes it to the tenant's webhooks, and revokes earlier ones for the same e-mail.
 func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
 	_, err = tx.Exec(ctx, `
 		update invitations set revoked_at = $3
@@ -149,6 +151,7 @@ func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, no
 	return outbox.Publish(ctx, tx, i.TenantID, metering.WholeTenant, data, now)
 }
 
+// isPending is a SQL condition that invitation i is pending. The caller appends the parameter for the current time.
 const isPending = `i.accepted_at is null and i.revoked_at is null and i.expires_at > `
 
 var errNoInvitation = metering.Errorf(metering.CodeNotFound, "there is no such invitation, or it was accepted or revoked, or it has expired")
@@ -234,11 +237,11 @@ func (s Invitations) Find(ctx context.Context, tokenHash []byte, now time.Time) 
 // instead changes the password of its member and ends the member's sessions. A token works once.
 func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte, now time.Time) (m metering.Member, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		i, err := take(ctx, tx, `i.token_hash = $1`, tokenHash, now)
+		i, err := acceptInvitation(ctx, tx, `i.token_hash = $1`, tokenHash, now)
 		if err != nil {
 			return err
 		}
-		who, err := person(ctx, tx, i.Email, passwordHash)
+		who, err := ensurePerson(ctx, tx, i.Email, passwordHash)
 		if err != nil {
 			return err
 		}
@@ -259,7 +262,7 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 // the member's previous account at the issuer. A password of the member stays valid.
 func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, by metering.Identity, now time.Time) (m metering.Member, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		i, err := take(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
+		i, err := acceptInvitation(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
 		if err != nil {
 			return err
 		}
@@ -271,7 +274,7 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 		if err != nil {
 			return err
 		}
-		if err := bind(ctx, tx, m, by); err != nil {
+		if err := bindIdentity(ctx, tx, m, by); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, auditedMember(m))
@@ -279,9 +282,9 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 	return m, err
 }
 
-// take marks a pending invitation as accepted and returns it. In the condition, $1 is the first argument,
-// $2 is the current time, and $3 and later are the other arguments.
-func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
+// acceptInvitation marks the pending invitation that meets the SQL condition as accepted, and returns it. In
+// the condition, $1 is named, $2 is the current time, and $3 and later are more.
+func acceptInvitation(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
 	err = tx.QueryRow(ctx, `
 		update invitations i set accepted_at = $2
 		where `+condition+` and `+isPending+`$2
@@ -304,7 +307,7 @@ func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 	if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
 		return m, err
 	}
-	return m, forget(ctx, tx, former.PersonID)
+	return m, deleteUnusedPerson(ctx, tx, former.PersonID)
 }
 
 func auditedInvitation(i metering.Invitation) audit.Fields {
@@ -315,8 +318,8 @@ func auditedInvitation(i metering.Invitation) audit.Fields {
 	return fields
 }
 
-// Sweep deletes up to limit invitations, of any tenant, with a last token that expired before an instant. Accepted and
-// revoked invitations keep the expiry of their token.
+// Sweep deletes up to limit invitations, of any tenant, that expired before an instant. These include accepted
+// and revoked invitations, which keep their expiry time.
 func (s Invitations) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return pg.OldRows{Table: "invitations", Key: "tenant_id, id", By: "expires_at", Noun: "invitations"}.Sweep(ctx, s.pool, before, limit)
 }

@@ -38,9 +38,9 @@ func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, res
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[metering.CredentialID])
 }
 
-// settle revokes or hands over the live credentials of a member that is being removed, as chosen.
+// settleCredentials revokes or hands over the live credentials of a member that is being removed, as chosen.
 // Without a choice it returns CodeConflict, and the message names the credentials.
-func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, chosen metering.KeysChoice, now time.Time) error {
+func settleCredentials(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, chosen metering.KeysChoice, now time.Time) error {
 	live, err := credentialsOf(ctx, tx, tenant, metering.Actor(id.String()), now)
 	if err != nil || len(live) == 0 {
 		return err
@@ -75,9 +75,9 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	return nil
 }
 
-// handOver makes the actor responsible for the live credentials of a member that is being removed. Each of
-// them gets handed_to, even if another credential created it. created_by stays unchanged. It returns
-// CodeConflict if the actor is one of the credentials, and CodeUnauthorized if the actor is removed or revoked.
+// handOver makes the actor responsible for the live credentials of a member that is being removed. Each of them
+// gets handed_to, even if another credential created it. created_by stays unchanged. It returns CodeConflict if
+// the actor itself is one of these credentials, and CodeUnauthorized if the actor is removed or revoked.
 func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, live []metering.CredentialID) error {
 	for _, id := range live {
 		if metering.Actor(id.String()) == actor {
@@ -107,7 +107,7 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor me
 	return nil
 }
 
-// lockResponsible locks the actor that becomes responsible for a credential, a member or another credential, until
+// lockResponsible locks the actor (a member or a credential) that becomes responsible for a credential, until
 // the end of the transaction. The lock prevents the removal or revocation of the actor. Otherwise, the
 // credential would outlive the actor. It returns CodeUnauthorized if the actor is already removed or revoked.
 func lockResponsible(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor) error {

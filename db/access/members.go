@@ -33,7 +33,7 @@ func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor met
 		return metering.Member{}, err
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if m.PersonID, err = person(ctx, tx, m.Email, passwordHash); err != nil {
+		if m.PersonID, err = ensurePerson(ctx, tx, m.Email, passwordHash); err != nil {
 			return err
 		}
 		if created, err = addMember(ctx, tx, tenant, actor, m); err != nil {
@@ -163,7 +163,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 		if m.Role == metering.RoleOwner {
 			return metering.Errorf(metering.CodeConflict, "the owner cannot be removed: make another member owner first")
 		}
-		if err := settle(ctx, tx, tenant, actor, id, keys, now); err != nil {
+		if err := settleCredentials(ctx, tx, tenant, actor, id, keys, now); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `
@@ -180,10 +180,10 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 		if err != nil {
 			return err
 		}
-		if err := forget(ctx, tx, m.PersonID); err != nil {
+		if err := deleteUnusedPerson(ctx, tx, m.PersonID); err != nil {
 			return err
 		}
-		if err := unbind(ctx, tx, tenant, id, nil); err != nil {
+		if err := unbindIdentity(ctx, tx, tenant, id, nil); err != nil {
 			return err
 		}
 		if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
@@ -241,7 +241,7 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 		if err != nil {
 			return err
 		}
-		next, err := person(ctx, tx, m.Email, passwordHash)
+		next, err := ensurePerson(ctx, tx, m.Email, passwordHash)
 		if err != nil {
 			return err
 		}
@@ -256,7 +256,7 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 				return err
 			}
 		}
-		return forget(ctx, tx, m.PersonID)
+		return deleteUnusedPerson(ctx, tx, m.PersonID)
 	})
 }
 
@@ -279,11 +279,11 @@ func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.
 	return same, nil
 }
 
-// resetsAreAsked is the minimum time between two password reset requests for a member.
-const resetsAreAsked = 10 * time.Minute
+// minResetInterval is the minimum time between two password reset requests for a member.
+const minResetInterval = 10 * time.Minute
 
 // AskForReset publishes a password reset request for each member with one of these e-mails, in all
-// tenants. It publishes at most one request per member within resetsAreAsked. The request is not
+// tenants. It publishes at most one request per member within minResetInterval. The request is not
 // authenticated.
 func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -293,7 +293,7 @@ func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time
 			where lower(m.email collate "C") = any($1)
 			  and m.removed_at is null
 			  and (m.reset_asked_at is null or m.reset_asked_at <= $3)
-			returning `+memberColumns, folded(emails), metering.Instant(now), metering.Instant(now.Add(-resetsAreAsked)))
+			returning `+memberColumns, folded(emails), metering.Instant(now), metering.Instant(now.Add(-minResetInterval)))
 		if err != nil {
 			return err
 		}

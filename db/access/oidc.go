@@ -129,10 +129,10 @@ func (s OIDC) Member(ctx context.Context, tenant metering.TenantID, of metering.
 	return m, orNoMember(err)
 }
 
-// bind assigns an account at an issuer to a member, in place of the member's previous account at
+// bindIdentity assigns an account at an issuer to a member, in place of the member's previous account at
 // that issuer. It returns CodeConflict if another member has the account.
-func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identity) error {
-	if err := unbind(ctx, tx, m.TenantID, m.ID, &to.Issuer); err != nil {
+func bindIdentity(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identity) error {
+	if err := unbindIdentity(ctx, tx, m.TenantID, m.ID, &to.Issuer); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, `insert into oidc_identities (tenant_id, issuer, subject, member_id) values ($1, $2, $3, $4)`,
@@ -143,8 +143,8 @@ func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identit
 	return err
 }
 
-// unbind deletes a member's account at the issuer, or at all issuers if issuer is nil.
-func unbind(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, issuer *string) error {
+// unbindIdentity deletes a member's account at the issuer, or at all issuers if issuer is nil.
+func unbindIdentity(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, issuer *string) error {
 	_, err := tx.Exec(ctx, `
 		delete from oidc_identities
 		where tenant_id = $1

@@ -39,9 +39,9 @@ func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email
 	return memberships, pg.Coded(err)
 }
 
-// person returns the id of the person with an e-mail and a password, and creates the person if necessary.
+// ensurePerson returns the id of the person with an e-mail and a password, and creates the person if necessary.
 // It locks the person until the end of the transaction. It returns nil if there is no password.
-func person(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (*metering.PersonID, error) {
+func ensurePerson(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (*metering.PersonID, error) {
 	if passwordHash == nil {
 		return nil, nil //nolint:nilnil // a member may have no password
 	}
@@ -54,8 +54,8 @@ func person(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (
 	return &id, err
 }
 
-// forget deletes a person that is no longer a member of any tenant.
-func forget(ctx context.Context, tx pgx.Tx, former *metering.PersonID) error {
+// deleteUnusedPerson deletes a person if no member of any tenant refers to it any more.
+func deleteUnusedPerson(ctx context.Context, tx pgx.Tx, former *metering.PersonID) error {
 	if former == nil {
 		return nil
 	}

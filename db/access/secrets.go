@@ -40,7 +40,7 @@ func (s Secrets) Rewrap(ctx context.Context, ring seal.Keyring) (done Rewrapping
 	for _, place := range sealedColumns {
 		var after sealedSecret
 		for {
-			found, err := s.foreign(ctx, place.table, place.column, ring.First(), after)
+			found, err := s.listSealedByOtherKeys(ctx, place.table, place.column, ring.First(), after)
 			if err != nil {
 				return done, fmt.Errorf("rewrap %s: %w", place.table, pg.Coded(err))
 			}
@@ -63,8 +63,9 @@ type sealedSecret struct {
 	Sealed []byte
 }
 
-// foreign returns up to 100 secrets that were sealed by a key that is not the first.
-func (s Secrets) foreign(ctx context.Context, table, column, first string, after sealedSecret) ([]sealedSecret, error) {
+// listSealedByOtherKeys returns the next secrets of a column, at most 100, that were not sealed with the first
+// key of the ring.
+func (s Secrets) listSealedByOtherKeys(ctx context.Context, table, column, first string, after sealedSecret) ([]sealedSecret, error) {
 	const atOnce = 100
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, `+column+`
@@ -79,6 +80,8 @@ func (s Secrets) foreign(ctx context.Context, table, column, first string, after
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[sealedSecret])
 }
 
+// rewrap seals one secret with the first key of the ring. If no key of the ring opens the secret, rewrap leaves it
+// unchanged and counts it in done.Unopened.
 func (s Secrets) rewrap(ctx context.Context, table, column string, purpose seal.Purpose, ring seal.Keyring, secret sealedSecret, done *Rewrapping) error {
 	plain, err := ring.Open(secret.Tenant, purpose, secret.Sealed)
 	if err != nil {

@@ -71,8 +71,9 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 	return begun, err
 }
 
-// Find returns the sessions that exist, of any tenant, with their members. It skips sessions of removed
-// members. It searches all tenants, because the session of a request determines the tenant.
+// Find returns the named sessions with their members and tenants, even if a session has ended or expired. The
+// map has no entry for an unknown session or for a session of a removed member. Find searches all tenants,
+// because the session of a request determines the tenant.
 func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionName]*SignedIn, error) {
 	var tenants, members []int64
 	var ids []uuid.UUID

@@ -30,8 +30,9 @@ func endpointFields(e *metering.Endpoint) []any {
 	}
 }
 
-// sameURL turns a unique violation into CodeConflict for a URL that another webhook has.
-func sameURL(err error) error {
+// urlConflict turns the violation of a unique index into CodeConflict, because another webhook of the tenant
+// has the URL. It returns other errors unchanged.
+func urlConflict(err error) error {
 	if pg.ViolatedUnique(err) == "" {
 		return err
 	}
@@ -63,7 +64,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 			"last_four": e.LastFour, "now": metering.Instant(now), "actor": actor,
 		}).Scan(endpointFields(&made)...)
 		if err != nil {
-			return sameURL(err)
+			return urlConflict(err)
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.create", made.ID.String(), nil, auditedEndpoint(made))
 	})
@@ -140,8 +141,8 @@ func hostOf(address string) string {
 	return host
 }
 
-// Update changes an endpoint. Disabling it fails its pending deliveries. A new URL, or enabling it, resets
-// its failures and makes its pending deliveries due.
+// Update changes an endpoint. Disabling the endpoint fails its pending deliveries. Enabling it, or changing its
+// URL, resets its failures and makes its pending deliveries with a failed attempt due at once.
 func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockEndpoint(ctx, tx, tenant, id)
@@ -162,7 +163,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 			err = resetFailures(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
 		}
 		if err != nil {
-			return sameURL(err)
+			return urlConflict(err)
 		}
 		if changed, err = lockEndpoint(ctx, tx, tenant, id); err != nil {
 			return err
@@ -236,7 +237,7 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 		if _, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id); err != nil {
 			return err
 		}
-		if err := revokedInRotation(ctx, tx, tenant, webhookSecret(id)); err != nil {
+		if err := endRevokedRotation(ctx, tx, tenant, webhookSecret(id)); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.delete", id.String(), auditedEndpoint(former), nil)

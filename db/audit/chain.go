@@ -52,9 +52,9 @@ func (k Key) MAC(parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// link returns the MAC of an entry. The input includes the MAC of the previous entry, so the MAC covers all earlier
-// entries too.
-func (k Key) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
+// entryMAC returns the MAC of an entry. The input includes the MAC of the previous entry, so the MAC covers all
+// earlier entries too.
+func (k Key) entryMAC(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
 	return k.MAC([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
 		strconv.AppendInt(nil, e.At.UnixMicro(), 10), []byte(e.Actor), []byte(e.Action), []byte(e.Resource), []byte(e.Reason),
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
@@ -159,7 +159,7 @@ func (k Key) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ent
 			return err
 		}
 		e.At, e.ID = at, head.Last+1
-		head = metering.AuditHead{Last: e.ID, MAC: k.link(tenant, head.MAC, e)}
+		head = metering.AuditHead{Last: e.ID, MAC: k.entryMAC(tenant, head.MAC, e)}
 		batch.Queue(`
 			insert into audit_log (tenant_id, id, at, actor, action, resource, reason, address, request_id, before, after, mac)
 			values (@tenant, @id, @at, @actor, @action, @resource, @reason, @address, @request, @before, @after, @mac)`, pgx.NamedArgs{

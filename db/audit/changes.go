@@ -37,7 +37,7 @@ type Decision struct {
 
 // RecordDecision is RecordChange with the reason that the actor gave.
 func RecordDecision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d Decision, before, after Fields) error {
-	return note(ctx, tx, auditedEntry{
+	return addEntry(ctx, tx, auditedEntry{
 		tenant: tenant, AuditEntry: metering.AuditEntry{Actor: d.Actor, Action: d.Action, Resource: d.Resource, Reason: d.Reason},
 		before: differing(before, after), after: differing(after, before),
 	})
@@ -99,11 +99,11 @@ func RecordAction(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 
 // RecordEntry records e with the origin in ctx.
 func RecordEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e metering.AuditEntry) error {
-	return note(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
+	return addEntry(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
 }
 
-// note adds an entry to the entries that the transaction writes at its end.
-func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
+// addEntry adds an entry to the entries that the transaction writes at its end.
+func addEntry(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	within, ok := tx.(*auditedTx)
 	if !ok {
 		return errors.New("audit: the transaction was not begun with Wrap")

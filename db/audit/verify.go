@@ -70,7 +70,7 @@ func (v *verifier) step(e metering.AuditEntry, mac []byte) {
 		v.missing(next, e.ID-1)
 	case e.ID < next:
 		v.brokenf("%s exists more than once", e.ID)
-	case !hmac.Equal(mac, v.key.link(v.tenant, v.last.MAC, e)):
+	case !hmac.Equal(mac, v.key.entryMAC(v.tenant, v.last.MAC, e)):
 		v.brokenf("%s was changed, or replaced by another entry", e.ID)
 	}
 	v.last = metering.AuditHead{Last: e.ID, MAC: mac}

@@ -20,20 +20,20 @@ const (
 // customers.
 func HasAlerts(customer string) string {
 	return `(` + hasAlertOfAny + ` and (` + MayWatch(customer, "a.enabled") + `)
-	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
+	  or ` + hasLimitOfAny + ` and (` + appliesToCustomerSQL("quotas", customer, "a.amount is not null") + `))`
 }
 
 // MayWatch returns the SQL that reports whether an alert that meets a condition may apply to a customer of the
-// tenant. Such an alert applies to all customers, or ofSubject selects it. In the condition, a is the alert.
+// tenant. Such an alert applies to all customers, or appliesToCustomerSQL selects it. In the condition, a is the alert.
 func MayWatch(customer, condition string) string {
 	return `exists (select from alerts a where a.tenant_id = @tenant and ` + condition + ` and a.customer_id is null and a.plan_id is null)
-	    or ` + ofSubject("alerts", customer, condition)
+	    or ` + appliesToCustomerSQL("alerts", customer, condition)
 }
 
-// ofSubject returns the SQL that reports whether a row of alerts or quotas meets a condition and applies to
+// appliesToCustomerSQL returns the SQL that reports whether a row of alerts or quotas meets a condition and applies to
 // a customer of the tenant. In the condition, a is the row. The row names the customer, or a plan that the
 // customer has at any time.
-func ofSubject(table, customer, condition string) string {
+func appliesToCustomerSQL(table, customer, condition string) string {
 	return `exists (
 	      select
 	      from ` + table + ` a
@@ -49,8 +49,8 @@ func ofSubject(table, customer, condition string) string {
 }
 
 // QueueAlerts queues a customer for the evaluation of alerts and quotas, after a change of a value that these
-// read. Customer 0 queues all customers in one row, which the evaluator expands later, because the caller may
-// hold the tenant's lock.
+// read. It queues nothing if no enabled alert and no quota with a limit can apply. Customer 0 queues all
+// customers in one row, which the evaluator expands later, because the caller may hold the tenant's lock.
 func QueueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	applies := HasAlerts("@customer")
 	if customer == 0 {

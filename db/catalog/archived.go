@@ -108,9 +108,9 @@ func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor mete
 	})
 }
 
-// Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A
-// backfill of the meter ends. If it was of a changed definition, the change is canceled: the meter keeps the
-// definition that reads use. If it was the meter's first, the meter has no usage.
+// Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A running
+// backfill of the meter ends. If the backfill was for a changed definition, the change is canceled: the meter
+// keeps the definition from which usage is read. If the backfill was the meter's first, the meter has no usage.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, metering.Instant(now))
@@ -181,7 +181,7 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil || !changed {
 			return err
 		}
-		if err := roomForMeter(ctx, tx, tenant, m.EventType, m.ID); err != nil {
+		if err := requireRoomForMeter(ctx, tx, tenant, m.EventType, m.ID); err != nil {
 			return err
 		}
 		latest, err := LatestMeterVersion(ctx, tx, tenant, m.ID)
@@ -199,7 +199,8 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 	return backfilling, nil
 }
 
-// archiveMeter archives a meter under the tenant's lock, or unarchives it if the instant is zero.
+// archiveMeter archives a meter under the tenant's lock, or unarchives it if the instant is zero. It raises the
+// revision of the catalog. changed is false if the meter was in that state already.
 func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug string, at time.Time) (m metering.Meter, changed bool, err error) {
 	if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 		return m, false, err

@@ -15,11 +15,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Customers reads and creates customers.
+// Customers stores customers.
 type Customers struct{ pool pg.Beginner }
 
+// CustomerColumns are the columns of a customer c, in the order of CustomerFields.
 var CustomerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + ArchivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
 
+// CustomerFields returns the destinations of CustomerColumns in a Scan.
 func CustomerFields(c *metering.Customer) []any {
 	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt, &c.ErasedAt}
 }
@@ -55,6 +57,8 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 
 var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id is already assigned to another customer; each customer needs its own")
 
+// CustomerConflict turns the violation of a unique index of customers into CodeConflict. It returns other errors
+// unchanged.
 func CustomerConflict(err error) error {
 	switch pg.ViolatedUnique(err) {
 	case "":
@@ -92,11 +96,11 @@ func (s Customers) Upsert(
 		metadata = new(string(change.Metadata))
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		former, err := lockCustomer(ctx, tx, tenant, externalID)
+		former, err := lockCustomerIfExists(ctx, tx, tenant, externalID)
 		if err != nil {
 			return err
 		}
-		links, err := linksAnew(former.BillingProviderID, change)
+		links, err := changesLink(former.BillingProviderID, change)
 		if err != nil {
 			return err
 		}
@@ -129,9 +133,9 @@ func (s Customers) Upsert(
 	return saved, created, err
 }
 
-// linksAnew reports whether a change links the customer to another customer at the provider, or removes the
-// link.
-func linksAnew(now *string, change CustomerChange) (bool, error) {
+// changesLink reports whether a change links the customer to another customer at the provider, or removes the
+// link. It returns CodeForbidden if the change does so although LinkStays is set.
+func changesLink(now *string, change CustomerChange) (bool, error) {
 	if !change.Link {
 		return false, nil
 	}
@@ -144,9 +148,9 @@ func linksAnew(now *string, change CustomerChange) (bool, error) {
 	return true, nil
 }
 
-// lockCustomer returns the customer and locks it until the transaction ends. It returns the zero customer
-// if there is none.
-func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
+// lockCustomerIfExists returns the customer and locks it until the transaction ends. It returns the zero
+// customer if there is none.
+func lockCustomerIfExists(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
 	err = tx.QueryRow(ctx, `
 		select `+CustomerColumns+`
 		from customers c
@@ -164,7 +168,7 @@ var ErrNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer
 // LockCustomer returns the customer and locks it until the transaction ends, or returns
 // CodeNotFound.
 func LockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
-	c, err := lockCustomer(ctx, tx, tenant, externalID)
+	c, err := lockCustomerIfExists(ctx, tx, tenant, externalID)
 	if err == nil && c.ID == 0 {
 		err = ErrNoCustomer
 	}
@@ -279,6 +283,7 @@ func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, seenAt
 	return found, s.find(ctx, tenant, missing, found)
 }
 
+// find adds the existing customers with these external IDs to into.
 func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]KnownCustomer) error {
 	rows, err := s.pool.Query(ctx, `select external_id, id, created_at from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
 	if err != nil {

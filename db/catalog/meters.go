@@ -15,13 +15,17 @@ import (
 // Meters stores meters and their versions.
 type Meters struct{ pool pg.Beginner }
 
+// MeterVersionColumns are the columns of a meter version g, in the order of MeterVersionFields.
 const MeterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 
+// SelectMeters selects the meters m of tenant $1, each with the version from which usage is read. A condition or an
+// order can follow.
 var SelectMeters = `
 		select m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + ArchivedAt("m") + `, ` + MeterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
 
+// MeterVersionFields returns the destinations of MeterVersionColumns in a Scan.
 func MeterVersionFields(g *metering.MeterVersion) []any {
 	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.Filters, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
@@ -31,6 +35,7 @@ func ScanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
 	return m, row.Scan(append(fields, MeterVersionFields(&m.Version)...)...)
 }
 
+// CollectMeters reads the meters that SelectMeters with the SQL in where selects. The first argument is the tenant.
 func CollectMeters(ctx context.Context, q pg.Querier, where string, args ...any) ([]metering.Meter, error) {
 	rows, err := q.Query(ctx, SelectMeters+where, args...)
 	if err != nil {
@@ -116,7 +121,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 				return err
 			}
 		}
-		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
+		if err := requireRoomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
 			return err
 		}
 		// The meter and its version refer to each other; the foreign keys are checked at COMMIT.
@@ -146,9 +151,9 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, err
 }
 
-// roomForMeter returns CodeInvalid if the event type has metering.MaxMetersPerEventType meters already.
-// It does not count archived meters and the meter beside (0: none).
-func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string, beside metering.MeterID) error {
+// requireRoomForMeter returns CodeInvalid if the event type has metering.MaxMetersPerEventType meters already.
+// It counts neither archived meters nor the meter beside. If beside is 0, it counts all active meters.
+func requireRoomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string, beside metering.MeterID) error {
 	var n int
 	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2 and id <> $3 and archived_at is null`, tenant, eventType, beside).Scan(&n)
 	if err == nil && n >= metering.MaxMetersPerEventType {
@@ -157,9 +162,9 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	return err
 }
 
-// publishMeterVersion creates a meter version. From this transaction's COMMIT on, ingest counts by the
-// version. Events ingested before have a lower epoch. The backfill counts these events, as far back as events
-// are retained. The transaction locks that limit until COMMIT. The caller holds the tenant's lock.
+// publishMeterVersion creates a meter version. From this transaction's COMMIT on, ingest counts by the version.
+// Events ingested before have a lower epoch. The backfill counts these events, as far back as events are
+// retained. The transaction locks this start of retention until COMMIT. The caller holds the tenant's lock.
 func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
 	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
@@ -204,6 +209,7 @@ func Adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.
 	return QueueAlerts(ctx, tx, tenant, 0)
 }
 
+// retireOthers retires all versions of a meter, except the versions to keep.
 func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.MeterVersionID) error {
 	_, err := tx.Exec(ctx, `
 		update meter_versions set status = 'retired', retired_at = now()
@@ -326,8 +332,8 @@ func requireCountedSinceArchived(ctx context.Context, tx pgx.Tx, tenant metering
 	return err
 }
 
-// LatestMeterVersion returns the newest version of a meter that is not retired, on which a change is based. While it is
-// backfilling, reads may use an earlier one.
+// LatestMeterVersion returns the newest version of a meter that is not retired. A change of the meter starts
+// from this version. While this version is backfilling, reads may use an earlier version.
 func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `
 		select `+MeterVersionColumns+` from meter_versions g
@@ -336,10 +342,13 @@ func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.Tenan
 	return g, err
 }
 
-// Regroup publishes a new version, and returns it if it has to be backfilled. It retires all other versions except the
-// current one, from which usage is read. For example, it retires an earlier version that is still backfilling.
+// Regroup publishes next as a new version of its meter, after any change of the counting or after the meter was
+// unarchived. If the version has earlier events to count, Regroup returns the version, and the caller starts
+// the backfill. Meanwhile, usage is read from the current version, and all other versions are retired.
+// Otherwise Regroup adopts the version at once and returns nil. If the first backfill of the meter has not
+// completed, it adopts the version at once in both cases.
 func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
-	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
+	if err := requireRoomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err
 	}
 	published, err := publishMeterVersion(ctx, tx, tenant, next)
@@ -412,8 +421,8 @@ const (
 	RetiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
 )
 
-// roomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
-func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+// requireRoomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
+func requireRoomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	var kept int
 	var slug string
 	err := tx.QueryRow(ctx, `

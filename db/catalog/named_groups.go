@@ -30,9 +30,9 @@ func RegisterGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, met
 	return err
 }
 
-// RequireCounted returns an error unless usage of the group is counted separately. The group_by of the
-// meter must not be changing (CodeConflict), and the group must not be in $other (CodeInvalid). A nil
-// group is all usage.
+// RequireCounted returns nil if usage of the group is counted separately, or can be from now on. It returns
+// CodeConflict if the meter's latest version does not group by the properties of the group, and CodeInvalid if
+// usage of the group is counted in $other. A nil group is all usage, which is always counted.
 func RequireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil

@@ -29,7 +29,7 @@ const (
 	      and m.withdrawn_at is null)`
 )
 
-// StoredOwnPrice is a version of OwnPricesOfCustomer.
+// StoredOwnPrice is an element of the JSON list that OwnPricesOfCustomer selects: a version of a customer's own price.
 type StoredOwnPrice struct {
 	Meter   metering.MeterID `json:"meter"`
 	Version int              `json:"version"`
@@ -38,6 +38,7 @@ type StoredOwnPrice struct {
 	Created time.Time        `json:"created"`
 }
 
+// OwnPricesOf returns the stored own prices of the customer as prices.
 func OwnPricesOf(customer metering.CustomerID, stored []StoredOwnPrice) (own []billing.Price) {
 	for _, s := range stored {
 		p := billing.Price{

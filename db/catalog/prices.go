@@ -35,8 +35,8 @@ const SelectPrices = `
 // OfCatalog is the SQL that restricts SelectPrices to the prices of meters and plans, without prices of customers.
 const OfCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
-// ofOwner is the SQL condition that a price p is of @plan and @customer, each of which may be 0.
-const ofOwner = `coalesce(p.plan_id, 0) = @plan and coalesce(p.customer_id, 0) = @customer`
+// ownerCondition is the SQL condition that a price p is of @plan and @customer, each of which may be 0.
+const ownerCondition = `coalesce(p.plan_id, 0) = @plan and coalesce(p.customer_id, 0) = @customer`
 
 func ScanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	return p, row.Scan(&p.MeterID, &p.PlanID, &p.CustomerID, &p.Version, &p.Terms, &p.Inherits, &p.EffectiveFrom, &p.CreatedAt)
@@ -66,9 +66,9 @@ func collectPrices(ctx context.Context, q pg.Querier, where string, args ...any)
 	return prices, pg.Coded(err)
 }
 
-// Set adds a version to a meter's price: its own, a plan's or a customer's. It withdraws the version
-// with the same EffectiveFrom. It returns CodeConflict if the price holds from the beginning and is not
-// the first.
+// Set adds a version to a meter's price: its own, a plan's or a customer's. It withdraws the version with the
+// same EffectiveFrom. It returns CodeConflict for a zero EffectiveFrom (from the beginning) if the owner
+// already has a price of the meter. It also returns the errors of RefuseDimensions and RefuseBesideQuantities.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
@@ -147,7 +147,7 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		set withdrawn_at = now()
 		where tenant_id = @tenant
 		  and meter_id = @meter
-		  and `+ofOwner+`
+		  and `+ownerCondition+`
 		  and effective_from = @effective_from
 		  and withdrawn_at is null`, args); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 			from meter_prices p
 			where tenant_id = @tenant
 			  and meter_id = @meter
-			  and `+ofOwner+`
+			  and `+ownerCondition+`
 			  and version = @version
 			  and withdrawn_at is null
 			for update`, pgx.NamedArgs{
@@ -232,7 +232,7 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 		  from meter_prices p
 		  where tenant_id = @tenant
 		    and meter_id = @meter
-		    and `+ofOwner+`
+		    and `+ownerCondition+`
 		    and withdrawn_at is null)`, pgx.NamedArgs{
 		"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID),
 	}).Scan(&priced)

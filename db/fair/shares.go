@@ -46,7 +46,8 @@ func (s *Shares[K]) Take(key K, n int64) bool {
 	return s.take(key, n)
 }
 
-// fits compares with the units that are free before the key takes n, so that a key can also take the last unit.
+// fits reports whether the key may take n units. It compares with the units that are free before the key takes
+// n, so that a key can also take the last unit.
 func (s *Shares[K]) fits(key K, n int64) bool { return s.held[key]+n <= s.free }
 
 func (s *Shares[K]) take(key K, n int64) bool {

@@ -90,9 +90,11 @@ func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID
 // epoch.
 const closingLock = `hashtextextended('close periods', $1)`
 
+// planClosings plans the closing of the customers' due periods, and compares their usage with the tenant's alerts. It
+// writes nothing. alerts is nil if no period closes.
 func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts PeriodAlerts, err error) {
 	for _, customer := range customers {
-		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+		streams, err := l.planSchedules(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -202,6 +204,7 @@ func (l Ledger) Exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	return pg.WithLock(ctx, conn, pg.TenantLock, []any{tenant}, func() error { return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, fn) })
 }
 
+// close stores the totals of a closing period, marks the period as closed and publishes a message about it.
 func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	period := pgx.NamedArgs{
 		"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
@@ -294,7 +297,7 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 // extend stores the customer's billing periods up to now.
 func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	return pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		streams, err := l.regrouped(ctx, tx, tenant, customer, now)
+		streams, err := l.readRegrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -315,6 +318,7 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 	})
 }
 
+// upTo returns the customers with an ID of at most last. The customers are in order of ID.
 func upTo(customers []metering.CustomerID, last metering.CustomerID) []metering.CustomerID {
 	for i, c := range customers {
 		if c > last {
@@ -362,6 +366,7 @@ const (
 		  and p.watermark_configuration = '')`
 )
 
+// customers returns the next customers, in order of ID, that meet an SQL condition on customer c and tenant t.
 func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {
 	rows, err := l.pool.Query(ctx, `
 		select c.id

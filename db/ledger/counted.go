@@ -129,9 +129,10 @@ func (l Ledger) counted(ctx context.Context, condition string, args pgx.NamedArg
 	return counted, nil
 }
 
-// StoreObserved stores the state of these reports as observed at the provider. It sets the same state for earlier
-// reports of their series that are still accepted. The state is counted, rejected if the provider has dropped them, or
-// accepted if the outcome can still change.
+// StoreObserved stores the state of these reports as observed at the provider. It sets the same state for
+// earlier reports of their series that are still accepted. The state is counted, rejected if the provider has
+// dropped them, or accepted if the outcome can still change. If the state is rejected, StoreObserved also marks
+// the customers as out of sync.
 func (l Ledger) StoreObserved(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		with seen as (

@@ -47,8 +47,9 @@ func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, k
 	return r, nil
 }
 
-// nothingToDecide returns an error if a reconciliation in this state needs no decision. It returns nil in other
-// states, because the requested decision is already in effect.
+// nothingToDecide returns CodeConflict if a reconciliation in this state needs no decision. It returns nil in
+// the other states. In these, the reconciliation does not offer the requested decision because the decision is
+// already in effect.
 func nothingToDecide(state billing.ReconciliationState) error {
 	switch state {
 	case billing.ReconciliationOpen:

@@ -55,6 +55,7 @@ func (l Ledger) DigestClosed(ctx context.Context, limit int) (made int, err erro
 	return made, nil
 }
 
+// digest computes and stores the missing digests of one closed period.
 func (l Ledger) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
 	return pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {

@@ -24,7 +24,7 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 		return nil, err
 	}
 	for _, r := range all {
-		if err := r.catalogAndLedger(); err != nil {
+		if err := r.readCatalogAndLedger(); err != nil {
 			return nil, err
 		}
 	}
@@ -112,6 +112,7 @@ func (r *factReader) args() pgx.NamedArgs {
 	return args
 }
 
+// factReader reads and holds the billing facts of one billing schedule of a customer.
 type factReader struct {
 	ctx       context.Context
 	q         pg.Batcher
@@ -139,9 +140,9 @@ func (r *factReader) books() *billing.Books {
 	return &b
 }
 
-// catalogAndLedger reads the meters, the prices, and the customer's periods with their reports and invoices, in
+// readCatalogAndLedger reads the meters, the prices, and the customer's periods with their reports and invoices, in
 // one round trip.
-func (r *factReader) catalogAndLedger() error {
+func (r *factReader) readCatalogAndLedger() error {
 	f := &r.facts
 	args := r.args()
 	f.Prices = make(map[metering.MeterID][]billing.Price)

@@ -26,8 +26,9 @@ type NewHold struct {
 	Frame    func(until time.Time) (billing.Framed, error) // encodes the request that holds the draft
 }
 
-// Begin records the hold of a draft, and plans the report that holds the draft. It returns 0 if the tenant has
-// disabled holds, no line of the draft is ours, the hold is already recorded, or the draft cannot be held.
+// Begin records the hold of a draft, and plans the report that holds the draft. It returns 0 and records
+// nothing if the tenant has disabled holds, no line of the draft is ours, or the hold is already recorded. If
+// the draft cannot be held, Begin records a hold that has already ended, and returns 0.
 func (s Holds) Begin(ctx context.Context, tenant metering.TenantID, h NewHold, now time.Time) (id metering.HoldID, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		id = 0
@@ -339,6 +340,7 @@ func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook
 	return send, nil
 }
 
+// decided settles the reports of the hold, plans the release if necessary, and stores the decision.
 func (w *holdWriter) decided(l HoldLook, d billing.HoldDecision, frame func() (billing.Framed, error)) (send uuid.UUID, err error) {
 	for _, r := range d.Settle {
 		response := "found at the provider"

@@ -46,6 +46,7 @@ type invoiceWriter struct {
 	version int // of the stored invoice; 0: it is not stored yet
 }
 
+// save stores the invoice as described for Invoices.Save. The caller has taken the customer's turn.
 func (w *invoiceWriter) save() error {
 	before, readAt, err := w.stored()
 	if err != nil || readAt.After(w.readAt) {

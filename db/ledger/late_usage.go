@@ -45,7 +45,7 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 // keepLate stores the late usage of the schedule's closed periods that begin before edge, as report plans count it. It
 // skips lines with stored late usage.
 func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
-	if err := r.closedBefore(tx, edge); err != nil {
+	if err := r.readClosedBefore(tx, edge); err != nil {
 		return err
 	}
 	var ranges []metering.Range
@@ -81,8 +81,8 @@ type usedPlace struct {
 	meter metering.MeterID
 }
 
-// closedBefore reads the schedule's closed periods that begin before edge. It skips lines with stored late usage.
-func (r *factReader) closedBefore(tx pgx.Tx, edge time.Time) error {
+// readClosedBefore reads the schedule's closed periods that begin before edge. It skips lines with stored late usage.
+func (r *factReader) readClosedBefore(tx pgx.Tx, edge time.Time) error {
 	rows, err := tx.Query(r.ctx, `
 		select p.id, p.starts_at, p.ends_at, t.meter_id, g.aggregation, t.late_difference_usage, t.late_difference_count, t.late_difference_dimensions
 		from billing_periods p

@@ -82,10 +82,10 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 }
 
 // Save stores a customer's state at a connection as it was read at readAt, unless a later state is already
-// stored. It also stores the runs of the customer's subscriptions. A stored run accumulates all targets that
-// the subscription has billed, and keeps the first end that was read. If the state or a run has changed, Save
-// marks the customer as out of sync. The next sync then plans with the new state, even if the worker crashes
-// after Save.
+// stored. It also stores the runs of the customer's subscriptions, and queues the customer for the evaluation
+// of alerts. A stored run accumulates all targets that the subscription has billed, and keeps the first end
+// that was read. If the state or a run has changed, Save marks the customer as out of sync. The next sync then
+// plans with the new state, even if the worker crashes after Save.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	known := slices.Clone(side.Destinations)
 	for _, other := range side.Others {

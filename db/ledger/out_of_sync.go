@@ -141,7 +141,7 @@ var needsSync = `(coalesce(c.look_again_at, @now) <= @now
 	      and r.customer_id = c.id
 	      and r.state in ('planned', 'sending', 'in_doubt')
 	      and r.period_id is not null -- holds are not sent by a sync
-	      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- nothing is known by sending it elsewhere
+	      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- another connection does not know the outcome
 	  or not @statements and not exists (
 	    select
 	    from billing_links l

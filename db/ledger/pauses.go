@@ -71,8 +71,8 @@ func RefusePaused(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 
 var errPaused = metering.Errorf(metering.CodePaused, "the customer is paused")
 
-// Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned or
-// leased. A report that is already leased may still be sent. If the customer is already paused, the first
+// Pause stops all reports of the customer until EndPause. Once Pause has returned, no further report is planned
+// or leased. A report that is already leased may still be sent. If the customer is already paused, the first
 // reason remains.
 func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {

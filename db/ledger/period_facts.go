@@ -39,7 +39,8 @@ func ReadOpenPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant mete
 	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).load)
 }
 
-// ReadAllPeriods reads the open and closed periods that q selects, without their usage.
+// ReadAllPeriods reads the open and closed periods that q selects. The facts contain usage only for customers
+// with several billing schedules.
 func ReadAllPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time) (PeriodFacts, error) {
 	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).loadStored)
 }

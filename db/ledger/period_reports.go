@@ -96,7 +96,7 @@ func scanPeriodReport(row pgx.CollectableRow) (p PeriodReport, err error) {
 		&p.Kind, &p.Connection, &p.Customer, &p.Target, &p.Method, &p.Counting, &p.Period, &p.Window.Start, &p.Window.End, &p.Late)
 }
 
-// linesOf reads the lines of all reports in one statement.
+// linesOf adds the lines to the reports. It reads all lines in one statement.
 func (r *factReader) linesOf(reports []PeriodReport) error {
 	ids := make([]uuid.UUID, len(reports))
 	for i := range reports {

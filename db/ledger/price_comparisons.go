@@ -20,7 +20,7 @@ type Linking struct {
 	Wanted
 	billing.Linked            // Side is set by Linked only
 	ReadAt         *time.Time // time at which Side was read; nil: never
-	IsLinked       bool       // the customer is already linked to the provider's customer; set by Linking only
+	IsLinked       bool       // the customer is already linked to this customer of the provider
 }
 
 // Linking returns the data for linking a customer to the provider's customer atProvider. The customer with the

@@ -89,6 +89,7 @@ func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantI
 	return kept, nil
 }
 
+// insertListed stores the new events of the tenant's customers, oldest first, and returns them. events is newest first.
 func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, events []metering.ProviderEvent, now time.Time) ([]KeptEvent, error) {
 	var ids, kinds, objects, customers []string
 	var invoices []bool

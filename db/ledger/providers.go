@@ -219,7 +219,7 @@ func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (meteri
 	return activeProvider(ctx, p.pool, tenant)
 }
 
-// formerProvider returns the audit entry of the active provider before a change; nil if there is none.
+// formerProvider returns the audited fields of the active provider before a change; nil if there is none.
 func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (audit.Fields, error) {
 	p, err := activeProvider(ctx, tx, tenant)
 	if errors.Is(err, errNoProvider) {

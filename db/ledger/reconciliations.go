@@ -128,11 +128,11 @@ const reportedUnits = `
 	    and s.period_id = t.period_id
 	    and ` + reportsLine
 
-// ofLine and reportsLine are SQL conditions of a series s and a total t of the same period: that s has the meter and
+// isOfLine and reportsLine are SQL conditions of a series s and a total t of the same period: that s has the meter and
 // the component of t, and that s reports t itself, not late usage.
 const (
-	ofLine      = `s.meter_key = t.meter_key and s.component = t.component`
-	reportsLine = ofLine + ` and (s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
+	isOfLine    = `s.meter_key = t.meter_key and s.component = t.component`
+	reportsLine = isOfLine + ` and (s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
 )
 
 // invoicedUnits is the SQL of the invoices of total t, as last read, and of the units that they bill. Only
@@ -161,7 +161,7 @@ var invoicedUnits = `
 	          join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
 	          where s.tenant_id = @tenant
 	            and s.period_id = t.period_id
-	            and ` + ofLine + `
+	            and ` + isOfLine + `
 	            and s.kind = 'charge'
 	            and not s.late) else l.meter_id = t.meter_id end
 	        and not l.proration) l
@@ -182,7 +182,7 @@ func selectReconciled(f ReconciliationFilter) string {
 	}
 	switch f.State {
 	case "":
-		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, oneThatIsOrMayBe)...)
+		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, isOrWillBeReconciled)...)
 	case billing.ReconciliationOpen:
 		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, `k.unreconciled`, reconcilable)...)
 	}
@@ -197,10 +197,10 @@ func selectReconciled(f ReconciliationFilter) string {
 }
 
 // selectOneReconciled reads the reconciliation of a period and a meter.
-var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_key = @meter`, `k.component = 'usage'`, oneThatIsOrMayBe)
+var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_key = @meter`, `k.component = 'usage'`, isOrWillBeReconciled)
 
 // These constants are SQL. lastReconciliation joins the latest reconciliation r of a period p and its total t.
-// reconcilable is the condition that a provider with invoices bills total t. oneThatIsOrMayBe is the condition
+// reconcilable is the condition that a provider with invoices bills total t. isOrWillBeReconciled is the condition
 // that the total is or will be reconciled.
 const (
 	lastReconciliation = `left join lateral (
@@ -223,7 +223,7 @@ const (
 	        and s.period_id = t.period_id
 	        and ` + reportsLine + `)`
 
-	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
+	isOrWillBeReconciled = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
 // reconciledOf returns the SQL of the reconciliations that meet all conditions, newest first. keys is the table k from
@@ -264,7 +264,8 @@ func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
 	return r, err
 }
 
-// alarm publishes a disputed reconciliation, in the transaction that stores it. The period must be stored.
+// alarm publishes a message about a disputed reconciliation, in the transaction that stores it. It publishes
+// nothing about a reconciliation in another state. The caller has stored the period.
 func (w *planWriter) alarm(r billing.Reconciliation) error {
 	if r.State != billing.ReconciliationDisputed {
 		return nil

@@ -20,11 +20,11 @@ type streamPlan struct {
 	billing.ReportPlan
 }
 
-// planIn takes the customer's turn, plans each of its billing schedules, and queues the changes of the plans,
+// planSchedules takes the customer's turn, plans each of its billing schedules, and queues the changes of the plans,
 // except closings, reconciliations and reports. ask sets options in the facts of each schedule before the
 // planning.
-func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
-	streams, err := l.regrouped(ctx, tx, tenant, customer, now)
+func (l Ledger) planSchedules(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
+	streams, err := l.readRegrouped(ctx, tx, tenant, customer, now)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	return all, nil
 }
 
-// regrouped takes the customer's turn, assigns its meters to billing schedules, and reads the facts of each
+// readRegrouped takes the customer's turn, assigns its meters to billing schedules, and reads the facts of each
 // schedule.
-func (l Ledger) regrouped(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+func (l Ledger) readRegrouped(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	if err := TakeTurn(ctx, tx, tenant, customer); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (w *planWriter) periods(periods []billing.Period) {
 	}
 }
 
-// bookings stores adjustments of closed periods.
+// bookings queues the adjustments of closed periods.
 func (w *planWriter) bookings(all []billing.Booking) {
 	for _, b := range all {
 		w.batch.Queue(`
@@ -171,12 +171,12 @@ func (w *planWriter) bookings(all []billing.Booking) {
 // because they were not billed there. It marks reports that may have arrived as in_doubt; these are treated as
 // billed. The plan already includes both effects.
 func (w *planWriter) endFormerReports(plan billing.ReportPlan) {
-	const leave = decided + ` select count(*) from completed`
+	const recordOutcome = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now, anyAttempt)
+		w.batch.Queue(recordOutcome, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now, anyAttempt)
 	}
 	if len(plan.Doubt) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it answered", w.facts.Now, anyAttempt)
+		w.batch.Queue(recordOutcome, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it answered", w.facts.Now, anyAttempt)
 	}
 }
 
@@ -192,7 +192,7 @@ func (w *planWriter) resolve(all []billing.Resolved) {
 	}
 }
 
-// watermarks stores, per open period, the number of events and the configuration that the provider's data
+// watermarks queues, per open period, the number of events and the configuration that the provider's data
 // reflects once the planned reports are accepted.
 func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	for _, p := range reported {
@@ -243,7 +243,7 @@ func (w *planWriter) write(plan billing.ReportPlan, frame Frame) (planned Planne
 	return planned, w.reconcile(plan)
 }
 
-// resumed returns reports that an earlier plan stored.
+// resumed reads the reports with these IDs, which an earlier plan stored.
 func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -267,7 +267,7 @@ func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 	})
 }
 
-// report stores a report with its body under the customer's next number.
+// report queues a report with its body, under the customer's next number.
 func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	id := r.Lost
 	if id == uuid.Nil {
@@ -344,7 +344,7 @@ func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.Na
 	}
 }
 
-// destination stores the destination of a series if it is new.
+// destination queues the destination of a series, which is stored if it is new.
 func (w *planWriter) destination(s billing.Series) {
 	w.batch.Queue(`
 		insert into billing_destinations (tenant_id, customer_id, connection_id, provider_customer)
@@ -352,7 +352,7 @@ func (w *planWriter) destination(s billing.Series) {
 		on conflict (tenant_id, customer_id, connection_id, provider_customer) do nothing`, w.tenant, w.customer, s.Connection, s.Customer)
 }
 
-// series stores a series if it is new.
+// series queues a series, which is stored if it is new.
 func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 	of := `p.id, @window_start::timestamptz, @window_end::timestamptz, @meter::bigint`
 	if kind == billing.StatementReport || kind == billing.ActionReport {
@@ -367,7 +367,7 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 		on conflict (tenant_id, destination_id, kind, target, method, component, meter_id, period_id, segment, window_start) do nothing`, args)
 }
 
-// lines stores the lines of a report, one per meter and component.
+// lines queues the lines of a report, one per meter and component.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 	for i, l := range r.Lines {
 		period, late := r.Period, l.Component() == billing.AdjustmentComponent

@@ -138,7 +138,7 @@ var window = `
 	from (
 	  select 1 as rank, greatest(p.starts_at, p.subscription_start) as starts_at, p.subscription, p.subscription_start as began_at
 	  where x.connection_id = p.subscription_connection
-	    and not ` + ran("p.subscription", "x.target <> all(s.targets)") + `
+	    and not ` + subscriptionExists("p.subscription", "x.target <> all(s.targets)") + `
 	  union all
 	  select 2, greatest(p.starts_at, s.began_at), s.subscription, s.began_at
 	  from billing_subscriptions s
@@ -153,13 +153,13 @@ var window = `
 	  and x.counting <> 'replaces'
 	  and x.window_start < o.starts_at
 	  and x.provider_time >= o.starts_at
-	  and not ` + ran("x.subscription", "s.subscription <> o.subscription and (s.ended_at is null or s.ended_at > x.provider_time)") + `
+	  and not ` + subscriptionExists("x.subscription", "s.subscription <> o.subscription and (s.ended_at is null or s.ended_at > x.provider_time)") + `
 	order by o.rank, o.began_at desc, o.subscription
 	limit 1`
 
-// ran returns the SQL that checks a condition (holds) on a subscription s. The SQL selects s by its ID, among
-// the subscriptions of the customer of period p at the connection of report x.
-func ran(subscription, holds string) string {
+// subscriptionExists returns the SQL condition that a subscription s meets a condition. The SQL selects s by its ID,
+// among the subscriptions of the customer of period p at the connection of report x.
+func subscriptionExists(subscription, condition string) string {
 	return `exists (
 	      select
 	      from billing_subscriptions s
@@ -167,7 +167,7 @@ func ran(subscription, holds string) string {
 	        and s.customer_id = p.customer_id
 	        and s.connection_id = x.connection_id
 	        and s.subscription = ` + subscription + `
-	        and ` + holds + `)`
+	        and ` + condition + `)`
 }
 
 // seriesAt is the SQL of the series of a destination d. Callers append "offset 0" to force a lookup by

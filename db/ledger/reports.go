@@ -79,7 +79,7 @@ type Pass struct {
 // if the tenant has no provider, and with CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
+		streams, err := l.planSchedules(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
 		if err != nil {
 			return err
 		}
@@ -138,6 +138,7 @@ func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid
 	return leased, nil
 }
 
+// lease is Ledger.Lease in a transaction of the caller.
 func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (l Leased, err error) {
 	l.ReportID = report
 	var (

@@ -125,7 +125,8 @@ type Seen struct {
 }
 
 // Unread returns the Reading of a customer, and reports whether the reading is due. A reading is due once per
-// epoch and destination, except for receivers of statements.
+// epoch and destination, except for receivers of statements. If it is due, Unread also assigns the customer's
+// meters to its billing schedules.
 func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (r Reading, unread bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select exists (
@@ -139,7 +140,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		return Reading{}, false, pg.Coded(err)
 	}
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		streams, err := s.ledger.regrouped(ctx, tx, tenant, customer, now)
+		streams, err := s.ledger.readRegrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 // was linked to another customer of the provider since the Reading, Read stores nothing.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		streams, err := s.ledger.planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		streams, err := s.ledger.planSchedules(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 			books := of.books()
 			w.batch.Queue(settleForgotten, tenant, slices.Concat(books.Forgotten(seen.Added), books.ReportsWithoutLine(seen.Charges)), w.facts.Now)
 		}
-		w.batch.Queue(countNamed, tenant, reportsOf(seen.Charges), w.facts.Now)
+		w.batch.Queue(countNamed, tenant, reportIDsOf(seen.Charges), w.facts.Now)
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {
 			return err
@@ -204,7 +205,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 				of.lastNumber = streams[i-1].lastNumber
 			}
 			books := of.books()
-			if err := of.lost(append(books.Lost(seen.Added), books.LostCharges(charges)...), frame); err != nil {
+			if err := of.storeLost(append(books.Lost(seen.Added), books.LostCharges(charges)...), frame); err != nil {
 				return err
 			}
 			if err := of.flush(); err != nil {
@@ -231,8 +232,8 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 	return nil
 }
 
-// lost stores the reports that the ledger lacks and the provider has counted.
-func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
+// storeLost stores the reports that the ledger lacks and the provider has counted, in state counted.
+func (w *planWriter) storeLost(reports []billing.Report, frame Frame) error {
 	for _, report := range reports {
 		written, err := w.report(report, frame)
 		if err != nil {
@@ -249,7 +250,7 @@ func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
 
 // unknownCharges returns the charges that belong to no report of the ledger.
 func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, charges []billing.FoundCharge) ([]billing.FoundCharge, error) {
-	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, reportsOf(charges))
+	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, reportIDsOf(charges))
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +258,8 @@ func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ch
 	return slices.DeleteFunc(slices.Clone(charges), func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
 }
 
-// reportsOf returns the ids of the reports that the charges name.
-func reportsOf(charges []billing.FoundCharge) []uuid.UUID {
+// reportIDsOf returns the ids of the reports that the charges name.
+func reportIDsOf(charges []billing.FoundCharge) []uuid.UUID {
 	ids := make([]uuid.UUID, len(charges))
 	for i, c := range charges {
 		ids[i] = c.ReportID

@@ -90,6 +90,7 @@ func newRevenueReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	return r, nil
 }
 
+// catalog reads the tenant's time zone, meters and prices.
 func (r *revenueReader) catalog() (err error) {
 	var zone string
 	if err := r.tx.QueryRow(r.ctx, `select timezone from tenants where id = $1`, r.tenant).Scan(&zone); err != nil {
@@ -106,6 +107,7 @@ func (r *revenueReader) catalog() (err error) {
 	return err
 }
 
+// monthsSince sets r.months.
 func (r *revenueReader) monthsSince(since time.Time) error {
 	first := billing.CalendarPeriod(since, r.timezone)
 	for _, month := range billing.ExtendPeriods(first, r.now, r.timezone) {
@@ -124,6 +126,7 @@ func (r *revenueReader) inMonth(key revenueKey) *Revenue {
 	return in
 }
 
+// list returns the revenue, newest month first.
 func (r *revenueReader) list() (all []Revenue) {
 	for _, in := range r.sums {
 		all = append(all, *in)
@@ -171,6 +174,7 @@ func (r *revenueReader) adjusted() error {
 		group by 1, 2`)
 }
 
+// addStored adds the stored amounts that a query selects, by month and currency.
 func (r *revenueReader) addStored(sql string) error {
 	if len(r.months) == 0 {
 		return nil // all requested months are in the future

@@ -64,7 +64,7 @@ func (r *revenueReader) nextIDs() (ids []int64, err error) {
 	return ids, nil
 }
 
-// load reads the open periods, with their usage.
+// load reads the open periods with their usage, and sets b.open and b.streams.
 func (b *openBatch) load() error {
 	for _, step := range []func() error{b.periods, b.usage, b.severalStreams} {
 		if err := step(); err != nil {
@@ -74,7 +74,9 @@ func (b *openBatch) load() error {
 	return nil
 }
 
-// loadStored reads the stored periods, without their usage.
+// loadStored reads the stored periods and, for customers with a period end that depends on them, the reported
+// quantities. It sets b.open to the periods that the query selects. It reads usage only for customers with
+// several billing schedules.
 func (b *openBatch) loadStored() error {
 	if err := b.stored(`and `+b.within, b.ids...); err != nil {
 		return err
@@ -138,6 +140,7 @@ func (r *revenueReader) batchOf(ids []int64) (*openBatch, error) {
 	return b, nil
 }
 
+// add adds the charges of the batch's open periods to the revenue.
 func (b *openBatch) add() error {
 	counted, err := b.countedClosed()
 	if err != nil {
@@ -176,7 +179,8 @@ func (b *openBatch) isSeveral(id int64) bool {
 	return slices.Contains(b.several, metering.CustomerID(id))
 }
 
-// severalStreams reads all billing schedules of the customers with more than one.
+// severalStreams reads all billing schedules of the customers with more than one, and the usage of their
+// selected periods. It sets b.streams, and adds the periods to b.open.
 func (b *openBatch) severalStreams() error {
 	for _, customer := range b.several {
 		streams, err := readStreams(b.ctx, b.tx, b.read, b.tenant, customer, b.now)
@@ -247,7 +251,8 @@ func (b *openBatch) showPeriods() {
 	}
 }
 
-// stored reads the stored periods of the batch for which a condition holds.
+// stored reads the stored periods that meet a condition into the facts of the customers. It reads only periods
+// of first billing schedules.
 func (b *openBatch) stored(condition string, customers ...int64) error {
 	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` and p.stream = 0 order by p.customer_id, p.starts_at`, pgx.NamedArgs{
 		"tenant": b.tenant, "first": b.ids[0], "last": b.ids[len(b.ids)-1], "customers": customers,
@@ -357,6 +362,8 @@ func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 	return counted, err
 }
 
+// addPeriods adds the charges so far of a customer's open periods to the revenue. It counts the customer once per month
+// and currency, unless counted contains the combination.
 func (b *openBatch) addPeriods(f *billing.Facts, periods []billing.Period, counted map[customerRevenue]bool) {
 	id := int64(f.Customer.ID)
 	for _, p := range periods {

@@ -155,6 +155,8 @@ func (s Syncs) RecordAccepted(ctx context.Context, tenant metering.TenantID, cus
 	return nil
 }
 
+// record stores a scheduled sync that succeeded without a request, with its reports and excluded meters, and publishes
+// a message about it.
 func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -169,7 +171,7 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 		return err
 	}
 	ids := []uuid.UUID{id}
-	if err := explain(ctx, tx, tenant, ids, a); err != nil {
+	if err := storeSyncDetails(ctx, tx, tenant, ids, a); err != nil {
 		return err
 	}
 	return recordSyncEnd(ctx, tx, tenant, customer, ids, "", now)
@@ -313,7 +315,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		status = metering.SyncFailed
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		taken, err := takenBy(ctx, tx, tenant, customer, pass)
+		taken, err := syncsOfPass(ctx, tx, tenant, customer, pass)
 		if err != nil {
 			return err
 		}
@@ -338,7 +340,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		if err := recordSyncEnd(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
 			return err
 		}
-		if err := explain(ctx, tx, tenant, taken, a); err != nil {
+		if err := storeSyncDetails(ctx, tx, tenant, taken, a); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `
@@ -355,8 +357,8 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	return f, nil
 }
 
-// takenBy returns the syncs of a pass, including those that were canceled since.
-func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID) ([]uuid.UUID, error) {
+// syncsOfPass returns the syncs of a pass, including those that were canceled since.
+func syncsOfPass(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID) ([]uuid.UUID, error) {
 	rows, err := tx.Query(ctx, `
 		select id
 		from billing_syncs
@@ -369,9 +371,9 @@ func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
-// explain stores the reports and the excluded meters of the syncs. It skips reports that are missing
+// storeSyncDetails stores the reports and the excluded meters of the syncs. It skips reports that are missing
 // because the database was restored after the run began.
-func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, a Answer) error {
+func storeSyncDetails(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, a Answer) error {
 	if _, err := tx.Exec(ctx, `
 		insert into billing_sync_reports (tenant_id, sync_id, report_id)
 		select $1, s.id, r.id
@@ -393,7 +395,7 @@ func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer m
 		return nil
 	}
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		syncs, err := takenBy(ctx, tx, tenant, customer, pass)
+		syncs, err := syncsOfPass(ctx, tx, tenant, customer, pass)
 		if err != nil {
 			return err
 		}

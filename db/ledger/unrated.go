@@ -75,7 +75,7 @@ const unratedBatches = 5
 // before the month that contains since. A page may have fewer lines than limit, or none, and still have a next
 // page.
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
-	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
+	err = s.withReader(ctx, tenant, since, now, func(r *unratedReader) error {
 		page = UnratedPage{}
 		if after != nil {
 			r.after = after.Customer - 1
@@ -112,7 +112,7 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 		reason   billing.UnratedReason
 		currency string
 	}
-	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
+	err = s.withReader(ctx, tenant, since, now, func(r *unratedReader) error {
 		sums := make(map[key]*UnratedTotal)
 		last := make(map[key]metering.CustomerID)
 		for {
@@ -160,7 +160,7 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 // FirstStarts returns the start of each customer's first billing period, keyed by the customer's external ID.
 // It returns none if the tenant has neither a price nor a provider.
 func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (starts map[string]time.Time, err error) {
-	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
+	err = s.withReader(ctx, tenant, now, now, func(r *unratedReader) error {
 		starts = make(map[string]time.Time)
 		return r.eachNamed(externalIDs, func(batch *unratedBatch) error {
 			for _, f := range batch.facts {
@@ -178,7 +178,9 @@ func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, exte
 // errOnlyMeters ends a read of a tenant that has neither a price nor a provider.
 var errOnlyMeters = errors.New("the tenant only meters")
 
-func (s Unrated) reading(ctx context.Context, tenant metering.TenantID, since, now time.Time, use func(*unratedReader) error) error {
+// withReader calls use with a reader of the tenant's unrated usage, in one snapshot. If the tenant has neither a price
+// nor a provider, withReader returns nil without calling use.
+func (s Unrated) withReader(ctx context.Context, tenant metering.TenantID, since, now time.Time, use func(*unratedReader) error) error {
 	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		r := &unratedReader{revenueReader: &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: s.read}}
 		r.periodsOf = func(f billing.Facts) []billing.Period { return r.unrated(f).Periods() }
@@ -202,6 +204,7 @@ type unratedReader struct {
 	first    map[metering.CustomerID]time.Time // start of the first stored period of the batch's customers
 }
 
+// requireBilling returns errOnlyMeters if the tenant has neither a price nor a provider.
 func (r *unratedReader) requireBilling() error {
 	var bills bool
 	err := r.tx.QueryRow(r.ctx, `select `+usage.TenantBills, r.tenant).Scan(&bills)

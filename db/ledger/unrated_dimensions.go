@@ -98,7 +98,7 @@ func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.Dimensi
 // external ID of the customer. They are the terms for usage of open periods, and for late usage of closed
 // periods.
 func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
-	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
+	err = s.withReader(ctx, tenant, now, now, func(r *unratedReader) error {
 		terms = make(map[string][]billing.DimensionTerms)
 		return r.eachNamed(externalIDs, func(batch *unratedBatch) error {
 			if err := batch.severalStreams(); err != nil {

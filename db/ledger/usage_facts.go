@@ -32,6 +32,8 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 	return r.countEvents()
 }
 
+// totalsOf adds the usage of the meters in the ranges to the facts. Usage of a closed period is aggregated as it was
+// when the period closed.
 func (r *factReader) totalsOf(ranges []metering.Range) error {
 	totals, err := r.usedIn(usage.ReadTotals, r.facts.Meters, ranges)
 	for _, t := range totals {
@@ -91,13 +93,14 @@ func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) 
 	return ""
 }
 
-// alsoTotalsOf reads the usage in ranges to display. It skips the ranges that readStreams has already read for the
-// plan.
+// alsoTotalsOf adds the usage in ranges to the facts, for display. It skips the ranges that readStreams has
+// already read for the plan.
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
 	planned := r.compared.UsageRanges()
 	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))
 }
 
+// countEvents sets the customer's number of events in each open period.
 func (r *factReader) countEvents() error {
 	f := &r.facts
 	var starts, ends []time.Time

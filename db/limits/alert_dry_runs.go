@@ -280,8 +280,7 @@ func (d *dryRunner) reach(stream int, firing DryFiring, day metering.Range, befo
 	return max(before, len(thresholds))
 }
 
-// note adds the value of a day to the customer's DryCourse. If several periods share a day, it stores the
-// highest value.
+// note adds the value of a day to the customer's DryCourse. If several periods share a day, it keeps the highest value.
 func (d *dryRunner) note(stream int, of DryFiring, day metering.Range) {
 	if !day.End.After(d.since) {
 		return

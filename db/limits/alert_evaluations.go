@@ -79,7 +79,7 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 	if err := v.plans(customers); err != nil {
 		return fmt.Errorf("schedule plan changes: %w", err)
 	}
-	if err := e.exceededQuotas(v, customers, usedFrom); err != nil {
+	if err := e.publishExceeded(v, customers, usedFrom); err != nil {
 		return fmt.Errorf("compare usage with quotas: %w", err)
 	}
 	if len(v.alerts) > 0 {
@@ -195,7 +195,7 @@ func (v *alertReader) plans(customers []int64) error {
 // needs reports whether a usage or spend alert reads the meter. An alert without a meter reads all meters.
 func (v *alertReader) needs(meter metering.MeterID) bool {
 	return slices.ContainsFunc(v.alerts, func(a metering.Alert) bool {
-		return ofPeriods(a) && (a.MeterID == 0 || a.MeterID == meter)
+		return isPeriodAlert(a) && (a.MeterID == 0 || a.MeterID == meter)
 	})
 }
 
@@ -212,10 +212,12 @@ func (v *alertReader) applying(f *billing.Facts, at time.Time, matches func(mete
 	return alerts
 }
 
-func ofPeriods(a metering.Alert) bool {
+// isPeriodAlert reports whether the alert compares the values of billing periods: usage or spend.
+func isPeriodAlert(a metering.Alert) bool {
 	return a.Type == metering.UsageAlert || a.Type == metering.SpendAlert
 }
-func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
+
+func isSilenceAlert(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts. It also schedules the next
 // evaluation of each customer.
@@ -238,7 +240,7 @@ func (v *alertReader) Compare(periods []ledger.CustomerPeriod) error {
 	}
 	for no, p := range periods {
 		values := billing.ReadAlerts(*p.Facts, p.Period)
-		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {
+		for _, a := range v.applying(p.Facts, p.Period.Start, isPeriodAlert) {
 			value, counted := values.Of(a)
 			if a.Group != nil {
 				value = groups[groupTotal{no, a.MeterID, a.Group.ID}]
@@ -269,7 +271,7 @@ func (v *alertReader) dueAgain(customer metering.CustomerID, at time.Time) {
 func (v *alertReader) silence(b ledger.PeriodFacts) error {
 	var customers []int64
 	for _, id := range b.Customers {
-		if len(v.applying(b.Facts[id], v.now, ofSilence)) > 0 {
+		if len(v.applying(b.Facts[id], v.now, isSilenceAlert)) > 0 {
 			customers = append(customers, id)
 		}
 	}
@@ -279,7 +281,7 @@ func (v *alertReader) silence(b ledger.PeriodFacts) error {
 	}
 	for id, at := range last {
 		f := b.Facts[id]
-		for _, a := range v.applying(f, v.now, ofSilence) {
+		for _, a := range v.applying(f, v.now, isSilenceAlert) {
 			silent := at.Add(a.Silence())
 			if silent.After(v.now) {
 				v.dueAgain(f.Customer.ID, silent)

@@ -67,7 +67,7 @@ func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
 	elapsed := e.evaluations.pool.Stopwatch()
-	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
+	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.sizeOf(tenant), e.now())
 	e.sizes.adjust(tenant, len(b.customers), elapsed(), err)
 	if err != nil {
 		return e.retry(tenant, b.customers, err)
@@ -112,14 +112,14 @@ const (
 // an entry is largestBatch.
 type batchSizes map[metering.TenantID]int
 
-func (s batchSizes) of(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
+func (s batchSizes) sizeOf(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
 
 // adjust sets the size of the tenant's next batch after a batch. The size is half of the batch if the batch was slow,
 // and otherwise twice the previous size, at most largestBatch. If the batch failed, the size is an eighth of the batch,
 // so that few batches find the failing customer. Once a batch consists of that customer alone, retry postpones the
 // customer, and the next batch has the largest size again.
 func (s batchSizes) adjust(tenant metering.TenantID, customers int, elapsed time.Duration, err error) {
-	switch size := s.of(tenant); {
+	switch size := s.sizeOf(tenant); {
 	case customers == 0:
 	case err != nil && customers > 1:
 		s[tenant] = max(1, customers/8)

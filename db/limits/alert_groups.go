@@ -31,7 +31,7 @@ func (v *alertReader) groupTotals(periods []ledger.CustomerPeriod) (map[groupTot
 	statement := usage.NewStatementOfSome(v.tenant, nil)
 	for no, p := range periods {
 		read := make(map[metering.MeterID]bool)
-		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {
+		for _, a := range v.applying(p.Facts, p.Period.Start, isPeriodAlert) {
 			if a.Group == nil || !p.Facts.IsCounted(a.MeterID, p.Period) {
 				continue
 			}

@@ -39,8 +39,8 @@ func TestBatchSizeAdaptsToPreviousBatch(t *testing.T) {
 		{400, quick, nil, 500},
 	} {
 		sizes.adjust(tenant, step.customers, step.elapsed, step.err)
-		require.Equal(t, step.next, sizes.of(tenant), "step %d", i)
+		require.Equal(t, step.next, sizes.sizeOf(tenant), "step %d", i)
 	}
 	sizes.adjust(tenant+1, 500, quick, nil)
-	require.Equal(t, 500, sizes.of(tenant+1), "another tenant")
+	require.Equal(t, 500, sizes.sizeOf(tenant+1), "another tenant")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// exceededQuotas publishes a message for each quota that a customer's usage has exceeded, once per window of
+// publishExceeded publishes a message for each quota that a customer's usage has exceeded, once per window of
 // the quota. usedFrom is the earliest hour of a customer's usage since the last evaluation.
-func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom map[int64]time.Time) error {
+func (e Evaluations) publishExceeded(v *alertReader, customers []int64, usedFrom map[int64]time.Time) error {
 	read := Quotas(e).levelRead(v.ctx, v.tx, v.tenant, v.now)
 	quotas, err := read.limited(customers)
 	if err != nil {
@@ -98,10 +98,10 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 	})
 }
 
-// notifiedIn returns the SQL condition that a stored row f has already notified for the window of a new row x.
-// f and x are of the same quota and customer. Their windows must overlap, and f must have been inserted after
-// the window of x began. Windows of a quota overlap after a change of the time zone. The third condition limits
-// the index rows that are read.
+// notifiedIn returns the SQL condition that a stored row f has already notified for the window of a new row x
+// of the same quota and customer. It holds if the windows overlap and f was inserted after the window of x
+// began. Windows of a quota overlap after a change of the time zone. The third term only limits the index rows
+// that are read.
 func notifiedIn(window, insertedAt string) string {
 	start, end := window+"_start", window+"_end"
 	return `f.` + start + ` < x.` + end + `

@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func ofQuotas(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
+func isQuotaAlert(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
 
 // quotas records the thresholds of quota alerts that customers have reached in the current and earlier
 // windows of quotas. It skips a window that ended before the alert was created or changed.
@@ -18,7 +18,7 @@ func (v *alertReader) quotas(b ledger.PeriodFacts) {
 		if !known {
 			continue
 		}
-		for _, a := range v.applying(f, lastInstant(l.Window, v.now), ofQuotas) {
+		for _, a := range v.applying(f, lastInstant(l.Window, v.now), isQuotaAlert) {
 			if a.ReadsQuota(l.Quota) && l.Window.End.After(a.ChangedAt) {
 				v.reach(a, metering.Firing{CustomerID: l.customer, QuotaID: l.ID, Period: l.Window, Value: l.Percent()})
 			}

@@ -44,7 +44,7 @@ func (d *dryRunner) quotaHistories(read *levelRead, b ledger.PeriodFacts, began 
 	var meters []metering.Meter
 	for _, l := range quotas {
 		f := b.Facts[int64(l.customer)]
-		if !d.alert().ReadsQuota(l.Quota) || l.Meter.Version.Status == metering.Backfilling || len(d.applying(f, d.now, ofQuotas)) == 0 {
+		if !d.alert().ReadsQuota(l.Quota) || l.Meter.Version.Status == metering.Backfilling || len(d.applying(f, d.now, isQuotaAlert)) == 0 {
 			continue
 		}
 		h := quotaHistory{customerLevel: l, windows: d.windowsOf(read, l)}

@@ -214,7 +214,7 @@ func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]cust
 	return levels, r.readPeriods(billed)
 }
 
-// used reads the usage and the reservations of quotas in the current windows.
+// used sets the windows of quotas to the current ones, and reads the usage and the reservations in them.
 func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
 	for i, l := range quotas {
 		quotas[i].Window = r.window(l, r.now)

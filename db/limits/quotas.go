@@ -236,7 +236,7 @@ func auditedFormerQuota(q *StoredQuota) audit.Fields {
 	return auditedQuota(*q)
 }
 
-// auditedQuota returns the audit entry of a quota. It contains the customer's id only, and no group values,
+// auditedQuota returns the audited fields of a quota. They contain the customer's id only, and no group values,
 // because names and group values may be personal data of the customer.
 func auditedQuota(q StoredQuota) audit.Fields {
 	fields := audit.Fields{"meter": q.Meter.Slug, "limit": nil, "mode": q.Mode, "period": q.Period, "grouped": q.Group != nil}

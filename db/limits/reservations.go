@@ -35,11 +35,11 @@ type Reservation struct {
 
 // Reserve answers requests for one customer in order. customer is the external ID. No other transaction grants
 // usage to the customer meanwhile. After each grant, the sum of usage and reservations is at most the limit of
-// each hard quota. A repeat of a granted request returns the same response. A refusal is not stored. Reserve
-// fails with CodeConflict if another request or an ended reservation has the id, or the customer has the
-// maximum number of reservations.
+// each hard quota. A repeat of a granted request returns the same response. A refusal is not stored. A request
+// gets CodeConflict in Reservation.Err if another request or an ended reservation has its id, or if the
+// customer has the maximum number of reservations.
 func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer string, requests []ReserveRequest, now time.Time) (answers []Reservation, err error) {
-	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
+	err = s.withQuotaLock(ctx, tenant, customer, func(tx pgx.Tx) error {
 		grant := &granting{levelRead: s.levelRead(ctx, tx, tenant, now), customer: customer, requests: requests}
 		answers, err = grant.answer()
 		return err
@@ -53,8 +53,8 @@ func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer 
 // quotaLock is the SQL of the advisory lock key that serializes grants to a customer.
 const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 
-// alone runs fn on one snapshot of the database while no other transaction grants usage to the customer.
-func (s Quotas) alone(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
+// withQuotaLock runs fn on one snapshot of the database while no other transaction grants usage to the customer.
+func (s Quotas) withQuotaLock(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
 	return s.pool.AcquireFunc(pg.For(ctx, tenant), func(conn *pgxpool.Conn) error {
 		return pg.WithLock(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return pg.AtOneInstantOn(ctx, conn, s.pool, pg.LookUp, fn) })
 	})
@@ -81,6 +81,7 @@ type formerReservation struct {
 	ended     bool
 }
 
+// answer decides the requests, stores the granted reservations, and queues the evaluation of quota alerts.
 func (g *granting) answer() ([]Reservation, error) {
 	if err := g.prepare(); err != nil {
 		return nil, err
@@ -141,6 +142,8 @@ func (g *granting) resolveAll(request ReserveRequest) (all []askedAmount, err er
 	return all, nil
 }
 
+// readFormer ends the customer's expired reservations. It then reads the reservations with these ids, and the number of
+// the customer's live reservations.
 func (g *granting) readFormer(ids []string) error {
 	g.former = make(map[string]formerReservation)
 	var batch pgx.Batch
@@ -252,6 +255,7 @@ func (s Quotas) Granted(ctx context.Context, tenant metering.TenantID, id string
 	return granted(pg.For(ctx, tenant), s.pool, tenant, id)
 }
 
+// granted is Quotas.Granted for a pool or a transaction.
 func granted(ctx context.Context, q pg.Querier, tenant metering.TenantID, id string) (g Grant, err error) {
 	err = q.QueryRow(ctx, `
 		select c.external_id, r.granted_at

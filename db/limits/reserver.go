@@ -61,7 +61,7 @@ func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, custom
 // run answers the requests of a customer until none waits.
 func (r *Reserver) run(ctx context.Context, name usage.CustomerName) {
 	for {
-		some := r.next(name)
+		some := r.dequeue(name)
 		if some == nil {
 			return
 		}
@@ -69,8 +69,9 @@ func (r *Reserver) run(ctx context.Context, name usage.CustomerName) {
 	}
 }
 
-// next returns the requests that share the next transaction. It returns nil if none waits; run then ends.
-func (r *Reserver) next(name usage.CustomerName) []*waitingReserve {
+// dequeue removes and returns the requests that share the next transaction. If none waits, it removes the
+// customer's entry and returns nil; run then ends.
+func (r *Reserver) dequeue(name usage.CustomerName) []*waitingReserve {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := r.waiting[name]
@@ -83,6 +84,8 @@ func (r *Reserver) next(name usage.CustomerName) []*waitingReserve {
 	return line[:n]
 }
 
+// answer reserves the usage in one transaction and sends each request its answer. If that fails because of one of the
+// requests, it answers each request in a transaction of its own.
 func (r *Reserver) answer(ctx context.Context, name usage.CustomerName, some []*waitingReserve) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()

@@ -58,7 +58,7 @@ type SyncSucceeded struct {
 // Kind implements MessageData.
 func (SyncSucceeded) Kind() metering.MessageKind { return metering.MessageSyncSucceeded }
 
-// SyncFailed is the data of the message sent when a sync needs an operator.
+// SyncFailed is the data of the message sent when a sync has failed, so that an operator must act.
 type SyncFailed struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
@@ -89,8 +89,8 @@ type PeriodClosed struct {
 // Kind implements MessageData.
 func (PeriodClosed) Kind() metering.MessageKind { return metering.MessagePeriodClosed }
 
-// ReconciliationDisputed is the data of the message sent when a provider's final invoices bill usage of
-// a closed period that Odometer did not report.
+// ReconciliationDisputed is the data of the message sent when a provider's final invoices bill more usage of a
+// closed period than Odometer reported, or a different amount.
 type ReconciliationDisputed struct {
 	OfCustomer
 	Discrepancy DiscrepancyKind              `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`

@@ -102,6 +102,7 @@ func (p *Pool) fitEdition(ctx context.Context) error {
 	})
 }
 
+// fitEdition is Pool.fitEdition in a transaction of the caller. It also allows compression in the Community edition.
 func fitEdition(ctx context.Context, tx pgx.Tx) error {
 	var community bool
 	if err := tx.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil {

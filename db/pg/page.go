@@ -33,6 +33,8 @@ type PageRoom struct {
 	held int
 }
 
+// RoomOf returns the memory budget for one page, with the function that WithRoom has stored in ctx. Without it, only
+// PageBytes bounds the page.
 func RoomOf(ctx context.Context) *PageRoom {
 	take, limited := ctx.Value(roomKey{}).(func(int64) bool)
 	if !limited {
@@ -75,6 +77,7 @@ func ReadPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.Row
 	return page, rows.Err()
 }
 
+// BytesOf returns the size of the current row.
 func BytesOf(rows pgx.Rows) (bytes int) {
 	for _, column := range rows.RawValues() {
 		bytes += len(column)

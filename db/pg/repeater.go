@@ -18,6 +18,7 @@ func (r *Repeater) Close() {
 	<-r.stopped
 }
 
+// IsClosing reports whether Close was called.
 func (r *Repeater) IsClosing() bool {
 	select {
 	case <-r.stop:

@@ -40,7 +40,8 @@ type need struct {
 	youngest time.Time // time of the latest event with a key
 }
 
-func (n need) and(e *metering.Event) need {
+// withEvent returns the need of the events of n and of e.
+func (n need) withEvent(e *metering.Event) need {
 	if e.IdempotencyKey == "" {
 		n.keyless = true
 	} else if e.At.After(n.youngest) {
@@ -49,8 +50,10 @@ func (n need) and(e *metering.Event) need {
 	return n
 }
 
-func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Before(edge) }
+// isBehind reports whether all events of n are too old to be accepted: they have keys, and are earlier than edge.
+func (n need) isBehind(edge time.Time) bool { return !n.keyless && n.youngest.Before(edge) }
 
+// NewChunks returns chunks that has not looked up any chunk yet.
 func NewChunks(pool *pg.Pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
 // Ensure creates the missing chunks that the events need. It skips a chunk if all its events are too old to be
@@ -66,17 +69,19 @@ func (c *chunks) Ensure(ctx context.Context, events []metering.Event) error {
 	return nil
 }
 
+// learn records a chunk as existing, unless make has skipped it, and raises c.edge.
 func (c *chunks) learn(k chunk, n need, edge time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if edge.After(c.edge) {
 		c.edge = edge
 	}
-	if !n.behind(edge) {
+	if !n.isBehind(edge) {
 		c.known[k] = true
 	}
 }
 
+// missing returns the chunks that the events need and that are not known to exist, each with its need.
 func (c *chunks) missing(events []metering.Event) map[chunk]need {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,14 +96,15 @@ func (c *chunks) missing(events []metering.Event) map[chunk]need {
 		}
 		for _, k := range needed {
 			if !c.known[k] {
-				missing[k] = missing[k].and(e)
+				missing[k] = missing[k].withEvent(e)
 			}
 		}
 	}
-	maps.DeleteFunc(missing, func(_ chunk, n need) bool { return n.behind(c.edge) })
+	maps.DeleteFunc(missing, func(_ chunk, n need) bool { return n.isBehind(c.edge) })
 	return missing
 }
 
+// ChunkNumber returns the number of the chunk of a width that contains an instant, counted from the Unix epoch.
 func ChunkNumber(at time.Time, width time.Duration) int64 {
 	return at.Unix() / int64(width/time.Second)
 }
@@ -120,7 +126,7 @@ func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err
 	}
 	start := metering.Instant(time.Unix(k.number*int64(width/time.Second), 0))
 	err = pg.InTx(ctx, c.pool, func(tx pgx.Tx) error {
-		if edge, err = lockEdge(ctx, tx); err != nil || n.behind(edge) {
+		if edge, err = lockEdge(ctx, tx); err != nil || n.isBehind(edge) {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insert, start); err != nil {

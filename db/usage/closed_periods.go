@@ -26,6 +26,7 @@ type StoredFeed struct {
 	From   time.Time        `json:"from"`
 }
 
+// FeedsOf returns the stored feeds as billing.Feeds.
 func FeedsOf(stored []StoredFeed) (feeds []billing.Feed) {
 	for _, f := range stored {
 		feeds = append(feeds, billing.Feed{MeterID: f.Meter, Stream: f.Stream, From: f.From})

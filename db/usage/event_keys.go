@@ -19,6 +19,7 @@ type eventKey = [16]byte
 // digestVersion is the UUID version that RFC 9562 reserves for custom formats.
 const digestVersion = 8
 
+// eventKeyOf returns the eventKey of an idempotency key as it was sent.
 func eventKeyOf(sent string) eventKey {
 	if id, ok := uuidOf(sent); ok && id.Version() != digestVersion {
 		return id
@@ -44,6 +45,7 @@ func contentDigest(e *metering.Event) int64 {
 	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
 }
 
+// ErasedKey returns the digest that identifies an erased idempotency key of the tenant.
 func ErasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
 	return digests.MAC([]byte("erased key"), []byte(tenant.String()), []byte(key))
 }

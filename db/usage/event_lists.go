@@ -134,6 +134,7 @@ func (f EventFilter) narrowed(w eventWindow) eventWindow {
 	return f.since(w, w.before.At.Add(-w.width))
 }
 
+// since returns w with the start from, or with the start of the filter's range if from is earlier.
 func (f EventFilter) since(w eventWindow, from time.Time) eventWindow {
 	w.from = from
 	if from.Before(f.Start) {

@@ -39,7 +39,7 @@ func TestEventSearchReadsOnlyChunksOfItsWindows(t *testing.T) {
 		"a type":                 {usage.EventFilter{Range: months, EventType: "call"}, 19},
 		"a customer and a type":  {usage.EventFilter{Range: months, Customer: acme.ID, EventType: "call"}, 19},
 		"a customer":             {usage.EventFilter{Range: months, Customer: acme.ID}, 1}, // the customer's index finds a page directly
-		"all that there can be":  {usage.EventFilter{Range: metering.Range{Start: time.Time{}, End: november}}, 40},
+		"all earlier events":     {usage.EventFilter{Range: metering.Range{Start: time.Time{}, End: november}}, 40},
 		"a customer's, in a day": {usage.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -1), End: november}, Customer: acme.ID}, 1},
 	} {
 		windows := usage.WindowsOfEvents(of.filter, november)

@@ -23,18 +23,18 @@ type EventCursor struct {
 	Customer metering.CustomerID `json:"customer,omitzero"` // set if the pages contain the events of all customers
 }
 
-// after returns the SQL condition that selects a customer's events after the cursor, and the columns that order
-// them. For WholeTenant, it selects the events of all customers and orders them by customer first.
-func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
+// conditionAfter returns the SQL condition that selects a customer's events after the cursor, and the columns that
+// order them. For WholeTenant, it selects the events of all customers and orders them by customer first.
+func (c EventCursor) conditionAfter(customer metering.CustomerID) (where, order string) {
 	if customer == metering.WholeTenant {
 		return "customer_id >= @after_customer and (customer_id, ts, id) > (@after_customer, @after, @after_id)", "customer_id, ts, id"
 	}
 	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
 }
 
-// upTo returns the SQL condition that selects events up to the cursor, and adds its arguments to args. A nil
+// conditionUpTo returns the SQL condition that selects events up to the cursor, and adds its arguments to args. A nil
 // cursor selects all events.
-func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
+func (c *EventCursor) conditionUpTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
 	if c == nil {
 		return "true"
 	}
@@ -53,17 +53,17 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 	}
 }
 
-// Page returns up to limit events of a customer, or of WholeTenant, in the order of EventCursor.after. The page
-// contains the events after the first cursor, up to and including the second. A nil cursor sets no bound. Page returns
-// fewer events if they are large, so read pages until one is empty. It holds no connection after it has returned. It
-// returns CodeInvalid if the range begins before the events that are kept.
+// Page returns up to limit events of a customer, or of WholeTenant, in the order of EventCursor.conditionAfter. The
+// page contains the events after the first cursor, up to and including the second. A nil cursor sets no bound. Page
+// returns fewer events if they are large, so read pages until one is empty. It holds no connection after it has
+// returned. It returns CodeInvalid if the range begins before the events that are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
-	where, order := after.after(customer)
+	where, order := after.conditionAfter(customer)
 	args := after.arguments(tenant, customer, r, limit)
-	where += " and " + last.upTo(customer, args)
+	where += " and " + last.conditionUpTo(customer, args)
 	rows, err := s.pool.Query(ctx, `
 		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(`+SentKey+`, '')
 		from (

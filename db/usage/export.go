@@ -16,7 +16,7 @@ func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
-	where, order := after.after(customer)
+	where, order := after.conditionAfter(customer)
 	rows, err := s.pool.Query(ctx, `
 		select ts, id, case when @customer::bigint = 0 then customer_id else 0 end
 		from events

@@ -24,13 +24,13 @@ type groupName struct {
 // computes the group's key from these properties when the group is written.
 type groupsMet map[groupName]json.RawMessage
 
-// keysAtOnce is the number of bytes of group keys from which register executes an INSERT.
+// keysAtOnce is the number of bytes of group keys from which registerGroups executes an INSERT.
 const keysAtOnce = 1 << 20
 
-// register adds groups to the dictionary, the table usage_groups. It returns those of the groups that are in the
+// registerGroups adds groups to the dictionary, the table usage_groups. It returns those of the groups that are in the
 // dictionary afterwards. It skips keys longer than MaxGroupKeyBytes, and groups beyond MaxGroupsPerMeter of a
 // meter version. Two concurrent calls may exceed MaxGroupsPerMeter by the groups that one of them adds.
-func register(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
+func registerGroups(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
 	registered := make(map[groupName]bool)
 	if len(met) == 0 {
 		return registered, nil

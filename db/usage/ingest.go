@@ -69,6 +69,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	return a.writer.chunks.Ensure(ctx, a.events)
 }
 
+// resolveCustomers sets the customer of each event, and creates the customers that do not exist.
 func (a *attempt) resolveCustomers(ctx context.Context) error {
 	entryOf := func(externalID string) customerEntry {
 		return customerEntry{CustomerName{a.tenant, externalID}, a.erasures}
@@ -135,6 +136,7 @@ type attempt struct {
 	uncounted  []uncountedReference                  // fresh events that a meter cannot count
 }
 
+// run executes the transaction on one connection. It rolls the transaction back after an error, unless COMMIT was sent.
 func (a *attempt) run(ctx context.Context) error {
 	return a.writer.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := a.transaction(ctx, conn)
@@ -146,6 +148,7 @@ func (a *attempt) run(ctx context.Context) error {
 	})
 }
 
+// transaction executes the statements of the attempt, from BEGIN to COMMIT.
 func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := a.begin(ctx, conn); err != nil {
 		return fmt.Errorf("claim keys: %w", err)
@@ -216,6 +219,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 // may be erased.
 var errErased = errors.New("a customer was erased")
 
+// queueClosed queues the read of the customers' closed periods and archive states, which sets a.closed and a.archived.
 func (a *attempt) queueClosed(batch *pgx.Batch) {
 	seen := make(map[metering.CustomerID]bool)
 	var customers []int64

@@ -88,7 +88,7 @@ func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[
 func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[eventKey]bool) error {
 	first := make(map[eventKey]*metering.Event)
 	var repeats []int
-	var strangers []int // the first event of each key that this attempt has not claimed
+	var unclaimed []int // the first event of each key that this attempt has not claimed
 	for i := range a.events {
 		e := &a.events[i]
 		if len(a.meters.byType[e.EventType]) == 0 {
@@ -104,12 +104,12 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 				a.store(i)
 				continue
 			}
-			strangers = append(strangers, i)
+			unclaimed = append(unclaimed, i)
 		}
 		a.outcomes[i].Duplicate = true
 		repeats = append(repeats, i)
 	}
-	contents, err := a.contentsOf(ctx, conn, strangers)
+	contents, err := a.contentsOf(ctx, conn, unclaimed)
 	if err != nil {
 		return fmt.Errorf("compare repeats: %w", err)
 	}
@@ -130,6 +130,7 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 	return nil
 }
 
+// store adds the event at an index to the fresh events, which the attempt stores.
 func (a *attempt) store(place int) {
 	a.fresh, a.places = append(a.fresh, &a.events[place]), append(a.places, place)
 }

@@ -91,6 +91,8 @@ func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error
 	return nil
 }
 
+// settle registers the groups that this process has not seen yet. It moves the usage of groups that cannot be
+// registered to OtherGroup, and reports these groups in the outcomes.
 func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	registered, err := sums.settle(ctx, conn, a.tenant, func(name groupName) bool {
 		return a.writer.groups.Contains(groupEntry{name, a.erasures})

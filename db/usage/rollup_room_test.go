@@ -26,9 +26,9 @@ func TestTransactionsShareMemoryBudgetOfRollups(t *testing.T) {
 	count(theirs, 0)
 	require.False(t, theirs.isFull())
 	count(ours, 1)
-	require.True(t, ours.isFull(), "a tenant leaves as much as it holds")
+	require.True(t, ours.isFull(), "a tenant may hold as much as is free")
 	theirs.room.give()
 	require.False(t, ours.isFull())
 	ours.room.give()
-	require.True(t, memory.shares.Take(3, 4*bucketBytes), "all is given back")
+	require.True(t, memory.shares.Take(3, 4*bucketBytes), "all memory is released")
 }

@@ -77,6 +77,7 @@ func (r *rollupRoom) fits(bytes int) bool {
 	return true
 }
 
+// give releases the reserved memory.
 func (r *rollupRoom) give() {
 	r.memory.shares.Give(r.tenant, int64(r.taken))
 	r.taken = 0
@@ -172,7 +173,7 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 // usage of groups that cannot be registered to OtherGroup. These groups remain in r.groups.
 func (r *rollups) settle(ctx context.Context, q pg.Querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
-	registered, err := register(ctx, q, tenant, r.versions, r.groups)
+	registered, err := registerGroups(ctx, q, tenant, r.versions, r.groups)
 	if err != nil {
 		return nil, fmt.Errorf("register groups: %w", err)
 	}
@@ -201,6 +202,7 @@ type zoneClock struct {
 	hour, month metering.Range
 }
 
+// buckets returns the starts of the local hour and month that contain an instant.
 func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 	if !c.hour.Contains(t) {
 		c.hour = metering.WindowOf(t, metering.Hour, c.zone)
@@ -231,6 +233,7 @@ func (r *rollups) write(ctx context.Context, q pg.Batcher, tenant metering.Tenan
 	return q.SendBatch(ctx, &batch).Close()
 }
 
+// arrays returns the arguments of addUsage for some buckets.
 func (r *rollups) arrays(tenant metering.TenantID, buckets []bucket) []any {
 	n := len(buckets)
 	customers, versions, groups := make([]int64, n), make([]int64, n), make([][16]byte, n)

@@ -77,6 +77,7 @@ const (
 	copyNull   = 0xffffffff // replaces the length of a value that is null
 )
 
+// row appends a row with the values of eventColumns. A nil value becomes null.
 func (c *copyData) row(values ...any) error {
 	c.bytes = binary.BigEndian.AppendUint16(c.bytes, uint16(len(values)))
 	for i, v := range values {

@@ -58,6 +58,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 	return totals, nil
 }
 
+// totalsOf returns the totals of the meters in the range, one per meter.
 func totalsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
 	for i, m := range meters {
@@ -86,9 +87,8 @@ type RangeUsage struct {
 	dimensions  []dimensionTally     // the parts of Tally, if the meter is read by dimension
 }
 
-// ReadTotals reads the usage of the meters in each range, in one statement. A meter without usage in a range has
-// no RangeUsage for that range. A meter with an entry in dimensions is
-// read by dimension.
+// ReadTotals reads the usage of the meters in each range, in one statement. A meter without usage in a range
+// has no RangeUsage for that range. A meter with an entry in dimensions is read by dimension.
 func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, dimensions billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, dimensions)
@@ -109,6 +109,8 @@ func ReadHourlyTotals(ctx context.Context, q pg.Querier, tenant metering.TenantI
 	return ReadRanges(ctx, q, s, meters, ranges, "start")
 }
 
+// ReadRanges reads the usage that the statement counts in its ranges, by customer and meter. start is the SQL of
+// RangeUsage.Start: the column start for usage by hour, or a constant for the usage of whole ranges.
 func ReadRanges(ctx context.Context, q pg.Querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) ([]RangeUsage, error) {
 	counted, err := s.Rows(ctx, q)
 	if err != nil {

@@ -118,6 +118,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 	return r, err
 }
 
+// page reads the page, the total and the gaps of the filter.
 func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	r.Limit = min(r.Limit, pg.PageBytes/pg.RowBytes)
 	if r.byGroup() || len(r.events.ragged) > 0 {
@@ -180,12 +181,12 @@ func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
 	switch {
 	case !r.ByCustomer && !r.ByPlan:
-		return r.read(ctx, r.ofTenant())
+		return r.read(ctx, r.tenantUsageSQL())
 	case r.ByValue || !r.ByCustomer:
 		if err := r.loadPlans(ctx, nil); err != nil {
 			return nil, fmt.Errorf("plans: %w", err)
 		}
-		return r.read(ctx, r.ofAll())
+		return r.read(ctx, r.customersUsageSQL())
 	}
 	return r.customerByCustomer(ctx)
 }
@@ -242,36 +243,38 @@ func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, lim
 	if err := r.loadPlans(ctx, customers); err != nil {
 		return nil, nil, fmt.Errorf("plans: %w", err)
 	}
-	all, err = r.read(ctx, r.ofSome(customers))
+	all, err = r.read(ctx, r.someCustomersUsageSQL(customers))
 	return customers, all, err
 }
 
-// countedUsage is a SQL table expression with the columns of usageStatement.Rows.
-type countedUsage struct {
+// usageSQL is a SQL table expression with the columns of usageStatement.Rows, and the arguments of the SQL. It
+// reads nothing until it is executed.
+type usageSQL struct {
 	table     string
 	args      pgx.NamedArgs
 	customers []int64 // customers with rows in the table, ascending; nil for all
 }
 
-// has reports whether the table has the customer's rows.
-func (c countedUsage) has(customer metering.CustomerID) bool {
+// has reports whether the table includes the customer.
+func (c usageSQL) has(customer metering.CustomerID) bool {
 	_, found := slices.BinarySearch(c.customers, int64(customer))
 	return found || c.customers == nil
 }
 
-// ofTenant returns the usage of all customers together.
-func (r *breakdownRead) ofTenant() countedUsage {
+// tenantUsageSQL returns the SQL of the usage of all customers together.
+func (r *breakdownRead) tenantUsageSQL() usageSQL {
 	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
 	s.addWhole(r.Range, r.byHour())
-	return countedUsage{table: s.rowsInOrder(), args: s.Args}
+	return usageSQL{table: s.rowsInOrder(), args: s.Args}
 }
 
-// ofAll returns the usage of each customer of the tenant.
-func (r *breakdownRead) ofAll() countedUsage {
+// customersUsageSQL returns the SQL of the usage of each customer of the tenant. For customers in r.cut, the
+// SQL reads hourly rollups.
+func (r *breakdownRead) customersUsageSQL() usageSQL {
 	byHour := r.byHour() || len(r.cut) > mostCustomers
 	s := NewStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
 	s.addWhole(r.Range, byHour)
-	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.Args}
+	all := usageSQL{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.Args}
 	if len(r.cut) == 0 || byHour {
 		return all
 	}
@@ -284,8 +287,9 @@ func (r *breakdownRead) ofAll() countedUsage {
 	return all
 }
 
-// ofSome returns the usage of each of the given customers.
-func (r *breakdownRead) ofSome(customers []int64) countedUsage {
+// someCustomersUsageSQL returns the SQL of the usage of each of the given customers. For customers in r.cut,
+// the SQL reads hourly rollups.
+func (r *breakdownRead) someCustomersUsageSQL(customers []int64) usageSQL {
 	s := NewStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	isCut := func(id int64) bool {
 		_, found := slices.BinarySearch(r.cut, id)
@@ -297,11 +301,11 @@ func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 			s.addWhole(r.Range, r.byHour() || cut)
 		}
 	}
-	return countedUsage{s.wholeRows(), s.Args, customers}
+	return usageSQL{s.wholeRows(), s.Args, customers}
 }
 
 // read returns up to Limit+1 rows after the position After, in the order of the query.
-func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]BreakdownRow, error) {
+func (r *breakdownRead) read(ctx context.Context, counted usageSQL) ([]BreakdownRow, error) {
 	args := counted.args
 	rows, err := r.events.Querier.Query(ctx, `
 		with shown as (
@@ -326,7 +330,7 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 
 // columns returns the SQL of the columns in breakdownKey. A column is constant if the query does not separate rows
 // by it.
-func (r *breakdownRead) columns(counted countedUsage) string {
+func (r *breakdownRead) columns(counted usageSQL) string {
 	args := counted.args
 	args["range_start"], args["no_group"] = r.Range.Start, [16]byte(metering.NoGroup.ID)
 	column := func(varies bool, name, constant string) string {
@@ -357,7 +361,7 @@ func (r *breakdownRead) grouping() string {
 
 // asShown returns the SQL of the rows of counted, and of the raw events of partial hours. Each row has the group
 // under which the result shows it.
-func (r *breakdownRead) asShown(counted countedUsage) string {
+func (r *breakdownRead) asShown(counted usageSQL) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
 	if r.byGroup() {
@@ -395,6 +399,7 @@ func (r *breakdownRead) window(args pgx.NamedArgs) string {
 
 const breakdownKey = `customer_id, plan_id, group_id, start`
 
+// order returns the SQL of the order of the rows.
 func (r *breakdownRead) order() string {
 	if r.ByValue {
 		return "value desc, " + breakdownKey

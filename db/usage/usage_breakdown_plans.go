@@ -122,7 +122,7 @@ func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Lo
 
 // planned returns SQL that joins each row u with the plan a that charges it. The plan at the start of an hour
 // charges the whole hour.
-func (r *breakdownRead) planned(counted countedUsage) string {
+func (r *breakdownRead) planned(counted usageSQL) string {
 	if !r.ByPlan {
 		return ""
 	}

@@ -118,6 +118,7 @@ func (s *usageStatement) AddMeter(no int, r metering.Range, customers []int64, v
 	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, byHour)
 }
 
+// addIn adds a range for meter versions of one time zone, with its partial hours.
 func (s *usageStatement) addIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
 	s.addWholeIn(zone, versions, no, r, byHour)
 	for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
@@ -140,6 +141,7 @@ func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
 	}
 }
 
+// addWholeIn is addWhole for range no and meter versions of one time zone.
 func (s *usageStatement) addWholeIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
 	span := metering.Split(r, metering.Location(zone))
 	if byHour {
@@ -173,6 +175,7 @@ func wholeHours(span metering.Span) metering.Range {
 	return all
 }
 
+// Part adds a part of range no that is read from one source. It adds nothing if the part is empty.
 func (s *usageStatement) Part(in usageSource, no int, r metering.Range, versions []int64) {
 	if r.Empty() || len(versions) == 0 {
 		return
@@ -220,7 +223,7 @@ func (s *usageStatement) rowsInOrder() string {
 					where %s
 					  and u.meter_version_id = any(@%[5]s_versions::bigint[])
 					  and %[6]s >= @%[5]s_from
-					  and %[6]s < @%[5]s_until`, s.sources[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u")+s.transactions(table), name, start))
+					  and %[6]s < @%[5]s_until`, s.sources[p].numbers[i], rollupColumns(start), table, s.customerCondition("u")+s.transactionCondition(table), name, start))
 			}
 		}
 	}
@@ -230,6 +233,7 @@ func (s *usageStatement) rowsInOrder() string {
 // wholeRows returns a SQL table expression with the usage of whole hours and months, without raw events.
 func (s *usageStatement) wholeRows() string { return s.Table(s.wholeParts()) }
 
+// wholeParts returns the SQL of the parts of wholeRows.
 func (s *usageStatement) wholeParts() (parts []string) {
 	for _, p := range []usageSource{monthly, hourly} {
 		if len(s.sources[p].from) > 0 {
@@ -264,12 +268,12 @@ func (s *usageStatement) joined(p usageSource) []string {
 		from ` + parts + `
 		cross join lateral (
 		  select * from ` + rollup + ` u
-		  where ` + s.ofCustomer("u") + ` and ` + inPart + bounds + `
+		  where ` + s.customerCondition("u") + ` and ` + inPart + bounds + `
 		  offset 0) u`, `
 		select x.no, ` + rollupColumns(start) + `
 		from ` + parts + `
 		join ` + unfolded + ` u on ` + inPart + `
-		where ` + s.ofCustomer("u") + s.transactions(unfolded) + bounds,
+		where ` + s.customerCondition("u") + s.transactionCondition(unfolded) + bounds,
 	}
 }
 
@@ -293,7 +297,7 @@ func (s *usageStatement) eventsIn(p usageSource, columns string) string {
 		from ` + s.unnest(p) + `
 		cross join lateral (
 		  select * from events e
-		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(p, "e.ts") + `
+		  where ` + s.customerCondition("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(p, "e.ts") + `
 		  offset 0) e
 		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions)
 		  and (g.until_epoch is null or e.epoch < g.until_epoch)
@@ -387,9 +391,9 @@ func MeasuredRows(prefix string, of map[MeasuredKey]*Tally) (sql string, args pg
 		  m (no, customer_id, version_id, group_id, start, sum, count, late_sum, late_count)`, prefix), args
 }
 
-// ofCustomer returns the SQL condition that restricts rollups u or events e to the statement's customers. The
+// customerCondition returns the SQL condition that restricts rollups u or events e to the statement's customers. The
 // rollups have rows of the whole tenant. The raw events of the whole tenant are the events of all customers.
-func (s *usageStatement) ofCustomer(of string) string {
+func (s *usageStatement) customerCondition(of string) string {
 	if s.all || s.whole && of == "e" {
 		return of + ".tenant_id = @tenant"
 	}
@@ -399,22 +403,22 @@ func (s *usageStatement) ofCustomer(of string) string {
 	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
 }
 
-// transactions returns the SQL condition that skips unfolded rows of other customers before their arrays
+// transactionCondition returns the SQL condition that skips unfolded rows of other customers before their arrays
 // are expanded. Thousands of such rows may be added in the second before they are folded.
-func (s *usageStatement) transactions(table string) string {
+func (s *usageStatement) transactionCondition(table string) string {
 	switch {
 	case table != unfolded || s.all || s.whole:
 		return ""
 	case s.some:
 		return " and u.customer_ids && x.customers"
 	default:
-		return " and " + addedOf("u")
+		return " and " + addedCondition("u")
 	}
 }
 
-// addedOf returns the SQL condition for the rows of usage_unfolded u that events of @customer added. Its
+// addedCondition returns the SQL condition for the rows of usage_unfolded u that events of @customer added. Its
 // form lets the database use an index.
-func addedOf(u string) string {
+func addedCondition(u string) string {
 	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
 }
 
@@ -485,14 +489,15 @@ func CountedEvents(added, tenant, customer, start, end string) string {
 // AddedEventsOf is the same for @customer only.
 var (
 	AddedEvents   = selectAdded("")
-	AddedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedOf("u"))
+	AddedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedCondition("u"))
 )
 
-func selectAdded(of string) string {
+// selectAdded returns the SQL of AddedEvents, restricted by a further condition that begins with "and".
+func selectAdded(condition string) string {
 	return `(
 	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
 	from usage_unfolded u
-	where tenant_id = @tenant` + of + `
+	where tenant_id = @tenant` + condition + `
 	group by 1, 2, 3, 4)`
 }
 
@@ -531,7 +536,7 @@ var SelectLateMonths = `
 	  from usage_unfolded a
 	  where tenant_id = @tenant
 	    and customer_id = @customer
-	    and ` + addedOf("a") + `
+	    and ` + addedCondition("a") + `
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 

@@ -40,6 +40,8 @@ const MaxWindows = 10_000
 
 var errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxWindows)
 
+// NewWindowRead returns the read of a query. It returns CodeInvalid if the windows in the query's zone do not start at
+// full hours of the meter's zone. The caller sets Querier.
 func NewWindowRead(tenant metering.TenantID, query WindowQuery) (*WindowRead, error) {
 	r := &WindowRead{WindowQuery: query, tenant: tenant, hours: metering.Location(query.Meter.Version.Timezone), most: mostEdges}
 	r.zone = cmp.Or(query.Zone, r.hours)
@@ -93,6 +95,7 @@ const mostEdges = 200_000
 
 var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the partial hours of the range")
 
+// page reads the page of windows, the totals and the gaps of the filter.
 func (r *WindowRead) page(ctx context.Context) (WindowPage, error) {
 	r.Limit = min(r.Limit, pg.PageBytes/pg.RowBytes)
 	if err := r.LoadGroups(ctx); err != nil {
@@ -213,6 +216,7 @@ const keyCopies = 2
 // errNoGroup reports a group with usage that has no entry in the dictionary.
 var errNoGroup = errors.New("a group is not registered")
 
+// shownKey returns the key of a group as the result shows it: with the properties in GroupBy only.
 func (r *WindowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
 	var group metering.Group
 	if err := row.Scan((*[16]byte)(&group.ID), &group.Key); err != nil || r.GroupBy == nil {
@@ -235,6 +239,7 @@ func (r *WindowRead) LoadEdges(ctx context.Context) error {
 	return nil
 }
 
+// loadEdge adds the sums of the raw events of one partial hour to r.edges.
 func (r *WindowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 	statement := newUsageStatement(r.tenant, r.Customer, nil)
 	sums := make(map[edgeName]*windowPart)
@@ -243,7 +248,7 @@ func (r *WindowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 	rows, err := r.Querier.Query(ctx, `
 		select e.customer_id, e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
 		from events e
-		where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
+		where `+statement.customerCondition("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
 		  and not exists (select from meter_versions g where g.tenant_id = @tenant and g.id = @version and e.epoch >= g.until_epoch)`, statement.Args)
 	if err != nil {
 		return err
@@ -310,7 +315,7 @@ func (r *WindowRead) windowsOf(ctx context.Context, limit int) (windows []Window
 	var held Tally // tally of the last window
 	add := func(part windowPart) (full bool) {
 		span := r.windowOf(part.start)
-		if r.After != nil && !after(*r.After, part.group, span.Start) {
+		if r.After != nil && !isAfter(*r.After, part.group, span.Start) {
 			return false
 		}
 		last := len(windows) - 1
@@ -334,7 +339,7 @@ func (r *WindowRead) windowsOf(ctx context.Context, limit int) (windows []Window
 		if err := rows.Scan(append([]any{(*[16]byte)(&part.group), &part.start}, part.Fields()...)...); err != nil {
 			return nil, false, false, err
 		}
-		for len(edges) > 0 && before(edges[0], part) {
+		for len(edges) > 0 && isBefore(edges[0], part) {
 			if add(edges[0]) {
 				return windows, true, false, nil
 			}
@@ -350,11 +355,13 @@ func (r *WindowRead) windowsOf(ctx context.Context, limit int) (windows []Window
 	return windows, slices.ContainsFunc(edges, add), false, nil
 }
 
-func before(a, b windowPart) bool {
+// isBefore reports whether a precedes b in the order by group and start.
+func isBefore(a, b windowPart) bool {
 	return cmp.Or(bytes.Compare(a.group[:], b.group[:]), a.start.Compare(b.start)) < 0
 }
 
-func after(cursor WindowCursor, group metering.GroupID, start time.Time) bool {
+// isAfter reports whether the window of a group with this start follows the cursor.
+func isAfter(cursor WindowCursor, group metering.GroupID, start time.Time) bool {
 	return cmp.Or(bytes.Compare(group[:], cursor.GroupID[:]), start.Compare(cursor.Start)) > 0
 }
 
@@ -370,6 +377,7 @@ func (r *WindowRead) windowOf(t time.Time) metering.Range {
 	return w
 }
 
+// rows reads up to most rows of whole hours and months in the requested groups, ordered by group and start.
 func (r *WindowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(r.Range, r.Granularity != metering.Month || !r.hasOwnWindows())

@@ -59,6 +59,7 @@ const (
 )
 
 type (
+	// CustomerName identifies a customer by its tenant and external ID.
 	CustomerName struct {
 		Tenant     metering.TenantID
 		ExternalID string
@@ -205,6 +206,7 @@ func (w *Writer) begin() error {
 	return nil
 }
 
+// enqueue adds a request to the tenant's lane and starts groups. It fails once the Writer is closed.
 func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

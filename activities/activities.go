@@ -26,10 +26,10 @@ type Activities struct {
 	keyring   seal.Keyring
 	webhook   deliverer
 	providers providers.Registry
-	keep      metering.Retention
+	retention metering.Retention
 	metrics   Metrics
 	now       func() time.Time
-	base      string
+	baseURL   string
 	heavy     *fair.Shares[metering.TenantID]
 }
 
@@ -59,10 +59,9 @@ func New(c Config) *Activities {
 // of events. A tenant has at most one of them.
 const heavyAtOnce = 2
 
-// inTurn runs one part of heavy work after it has waited for one of the worker's heavyAtOnce slots.
-// The slots go to waiting tenants in rotation, so that a tenant with much heavy work delays another
-// tenant by at most one part.
-func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part func() error) error {
+// runInTurn runs one part of heavy work after it has waited for one of the worker's heavyAtOnce slots. The slots go to
+// waiting tenants in rotation, so that a tenant with much heavy work delays another tenant by at most one part.
+func (a *Activities) runInTurn(ctx context.Context, tenant metering.TenantID, part func() error) error {
 	if err := a.heavy.Wait(ctx, tenant); err != nil {
 		return err
 	}
@@ -72,18 +71,18 @@ func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part 
 
 // pageOf returns the customer's URL in the API, or "" if the base URL is unknown or the customer is 0.
 func (a *Activities) pageOf(customer metering.CustomerID) string {
-	if a.base == "" || customer == 0 {
+	if a.baseURL == "" || customer == 0 {
 		return ""
 	}
-	return a.base + "/v1/customers/by-id?id=" + customer.String()
+	return a.baseURL + "/v1/customers/by-id?id=" + customer.String()
 }
 
 // Beat is the interval of the heartbeats with which an activity reports its progress.
 const Beat = 3 * time.Second
 
-// alive sends heartbeats with the progress until the returned function is called. Temporal
-// therefore notices a killed worker within seconds, even during long work.
-func alive(ctx context.Context, progress ...any) (stop func()) {
+// sendHeartbeats sends heartbeats with the progress until the returned function is called. Temporal therefore notices a
+// killed worker within seconds, even during long work.
+func sendHeartbeats(ctx context.Context, progress ...any) (stop func()) {
 	// The SDK sends a delayed heartbeat in the context of the previous one, and cancels the attempt
 	// if that context has ended. Therefore, heartbeats use the activity's context, which stop does
 	// not end.
@@ -105,23 +104,23 @@ func alive(ctx context.Context, progress ...any) (stop func()) {
 	return func() { close(stopped) }
 }
 
-// called is a provider with its description and credentials.
-type called struct {
+// openedProvider is a provider with its description and the tenant's decrypted credentials.
+type openedProvider struct {
 	providers.Provider
 	providers.Description
 	credentials providers.Credentials
 }
 
-// open returns the tenant's provider with its decrypted secret.
-func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called, error) {
+// openProvider returns the tenant's provider with its decrypted secret.
+func (a *Activities) openProvider(tenant metering.TenantID, p metering.Provider) (openedProvider, error) {
 	provider, err := a.providers.Of(p.Kind)
 	if err != nil {
-		return called{}, err
+		return openedProvider{}, err
 	}
 	secret, err := a.keyring.Open(tenant, seal.ProviderSecret, p.SealedSecret)
 	if err != nil {
-		return called{}, metering.Errorf(metering.CodeProviderRefuse,
+		return openedProvider{}, metering.Errorf(metering.CodeProviderRefuse,
 			"the provider's secret cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS; add the missing key or save the provider again").Because(err)
 	}
-	return called{provider, provider.Describe(), providers.Credentials{Address: p.Address, Account: p.Account, Secret: string(secret)}}, nil
+	return openedProvider{provider, provider.Describe(), providers.Credentials{Address: p.Address, Account: p.Account, Secret: string(secret)}}, nil
 }

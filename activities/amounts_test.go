@@ -31,6 +31,7 @@ func newCharged(t *testing.T) *subscriber {
 	return s
 }
 
+// charge changes the tenant to amounts, from the first period on.
 func (s *subscriber) charge() {
 	s.Helper()
 	s.charged = true
@@ -66,6 +67,7 @@ func (s *subscriber) requireReconciled(meter string, said ...string) {
 	require.Equal(s, said, append([]string(nil), found...))
 }
 
+// pending returns the pending invoice items at Stripe.
 func (s *subscriber) pending() []stripetest.PendingState {
 	return s.fake.State().Accounts[0].Pending
 }

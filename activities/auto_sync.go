@@ -34,7 +34,7 @@ type CustomerPageResult struct {
 // usage, an undecided report, a plan that has to be re-evaluated, or a state at the provider that
 // was never read.
 func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	find := a.store.Ledger.OutOfSync
 	if in.Closed {
 		find = a.store.Ledger.OutOfSyncClosed
@@ -85,6 +85,7 @@ type batchSteps struct {
 	excluded []billing.Exclusion
 }
 
+// Read reads the customer's state at the provider and stores it, once unless force is set.
 func (s *batchSteps) Read(ctx context.Context, force bool) (failure string, err error) {
 	if s.read && !force {
 		return "", nil
@@ -94,18 +95,19 @@ func (s *batchSteps) Read(ctx context.Context, force bool) (failure string, err 
 	return "", err
 }
 
+// Plan records the last accepted report, then plans and stores the next reports. It also leases the first report of the
+// plan.
 func (s *batchSteps) Plan(ctx context.Context) (plan passes.Plan, failure string, err error) {
 	if err := s.flush(ctx); err != nil {
 		return plan, "", err
 	}
-	pass := ledger.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.lease()}
+	pass := ledger.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.leaseTime()}
 	planned, err := s.store.Ledger.Plan(ctx, s.tenant, s.customer.CustomerID, pass, s.providers.Frame, s.now())
 	s.leased, s.excluded = planned.Leased, planned.Excluded
 	return planOf(planned), "", err
 }
 
-// Send leaves a refused report undecided. The customer gets its own run, which shows operators the
-// reason.
+// Send leaves a refused report undecided. The customer then gets its own run, which shows operators the reason.
 func (s *batchSteps) Send(ctx context.Context, report passes.Report) (passes.Ending, error) {
 	if err := s.flush(ctx); err != nil {
 		return passes.Ending{}, err
@@ -139,7 +141,7 @@ func (s *batchSteps) leaseOf(ctx context.Context, report passes.Report) (ledger.
 	if l := s.leased; l != nil && l.ReportID == report.ID {
 		return *l, nil
 	}
-	return s.store.Ledger.Lease(ctx, s.tenant, report.ID, s.now(), s.lease())
+	return s.store.Ledger.Lease(ctx, s.tenant, report.ID, s.now(), s.leaseTime())
 }
 
 // Count ignores an unavailable provider, because a later pass checks the counts again.
@@ -147,7 +149,7 @@ func (s *batchSteps) Count(ctx context.Context) error {
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	_, err := s.count(ctx, s.customer)
+	_, err := s.checkCounts(ctx, s.customer)
 	if metering.CodeOf(err) == metering.CodeProviderDown {
 		return nil
 	}
@@ -162,7 +164,7 @@ func (s *batchSteps) flush(ctx context.Context) error {
 	last := *s.accepted
 	s.accepted = nil
 	err := s.store.Ledger.Complete(context.WithoutCancel(ctx), s.tenant, last.Report, billing.Accepted, last.Response, s.now())
-	return s.metrics.reported(s.kind, billing.Accepted, err)
+	return s.metrics.countReport(s.kind, billing.Accepted, err)
 }
 
 // record stores a successful sync, together with the last accepted report if that is not recorded
@@ -170,10 +172,10 @@ func (s *batchSteps) flush(ctx context.Context) error {
 func (s *batchSteps) record(ctx context.Context, passed passes.Result) error {
 	answer := ledger.Answer{Reports: passed.Reports, Excluded: s.excluded}
 	if s.accepted == nil {
-		return s.metrics.synced("", 1, s.store.Syncs.Record(ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
+		return s.metrics.countSyncs("", 1, s.store.Syncs.Record(ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
 	}
 	err := s.store.Syncs.RecordAccepted(ctx, s.tenant, s.customer.CustomerID, *s.accepted, answer, s.began, s.now())
-	return s.metrics.synced("", 1, s.metrics.reported(s.kind, billing.Accepted, err))
+	return s.metrics.countSyncs("", 1, s.metrics.countReport(s.kind, billing.Accepted, err))
 }
 
 // CloseBatchResult counts the closed periods.
@@ -184,7 +186,7 @@ type CloseBatchResult struct {
 
 // DuePeriods returns the next customers with a period to close.
 func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	page, err := a.store.Ledger.DuePeriods(ctx, in.TenantID, in.After, in.Limit, a.now())
 	return CustomerPageResult(page), err
 }
@@ -196,7 +198,7 @@ const closedAtOnce = 3
 // CloseBatch closes the due periods of customers, even if the provider has not accepted all their
 // usage.
 func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	var result CloseBatchResult
 	for few := range slices.Chunk(in.Customers, closedAtOnce) {
 		f, err := a.closeFew(ctx, in.TenantID, few)
@@ -215,7 +217,7 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 // periods stay open.
 func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (ledger.Closing, error) {
 	closed, err := a.store.Ledger.ClosePeriods(ctx, tenant, few, a.now())
-	if err == nil || ctx.Err() != nil || ofTheDatabase(err) {
+	if err == nil || ctx.Err() != nil || isDatabaseError(err) {
 		return closed, err
 	}
 	if len(few) == 1 {
@@ -233,9 +235,9 @@ func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few
 	return closed, nil
 }
 
-// ofTheDatabase reports whether an error comes from the database rather than from a customer. After
-// an error of the database, Temporal retries the activity.
-func ofTheDatabase(err error) bool {
+// isDatabaseError reports whether an error comes from the database rather than from a customer. After an error of the
+// database, Temporal retries the activity.
+func isDatabaseError(err error) bool {
 	code := metering.CodeOf(err)
 	return code == metering.CodeUnavailable || code == metering.CodeOverloaded
 }

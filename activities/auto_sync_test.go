@@ -55,7 +55,7 @@ func TestBatchInterruptedAfterAnyCallReportsUsageOnce(t *testing.T) {
 			}
 			s.fake.Advance(time.Minute) // longer than any lease
 			for range 2 {               // undecided reports, and new usage
-				s.must(s.do.SyncBatch, s.alone())
+				s.must(s.do.SyncBatch, s.batchInput())
 				s.fake.Advance(time.Minute)
 			}
 			for _, meter := range inAllWays {
@@ -82,6 +82,6 @@ func (s *subscriber) diesInABatch(after int) {
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env, do := suite.NewTestActivityEnvironment(), s.of(store)
 	env.RegisterActivity(do)
-	_, err = env.ExecuteActivity(do.SyncBatch, s.alone())
+	_, err = env.ExecuteActivity(do.SyncBatch, s.batchInput())
 	s.T.Logf("after %d answers: %v", answers, err)
 }

@@ -24,7 +24,7 @@ type PlanBackfillResult struct {
 
 // PlanBackfill returns the days that may contain events and are not counted yet.
 func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	days, err := a.store.Backfills.Plan(ctx, in.TenantID, in.MeterVersionID)
 	return PlanBackfillResult{days}, err
 }
@@ -50,7 +50,7 @@ type CountDaysResult struct {
 const countFor = time.Minute
 
 // CountDays adds the events of each day to the meter version's usage. Each day waits for the
-// tenant's turn, see inTurn. A retry continues after the last day in the heartbeat. No day is
+// tenant's turn, see runInTurn. A retry continues after the last day in the heartbeat. No day is
 // counted twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
 	var progress CountDaysResult
@@ -65,7 +65,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 		}
 	}
 	for until := a.now().Add(countFor); progress.Done < len(in.Days) && (progress.Done == 0 || a.now().Before(until)); {
-		stop := alive(ctx, progress)
+		stop := sendHeartbeats(ctx, progress)
 		events, state, err := a.countDay(ctx, in.BackfillInput, in.Days[progress.Done])
 		stop()
 		if err != nil {
@@ -89,7 +89,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 
 // countDay counts one day, unless the backfill has ended or is paused.
 func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time) (events int64, state usage.BackfillState, err error) {
-	err = a.inTurn(ctx, in.TenantID, func() error {
+	err = a.runInTurn(ctx, in.TenantID, func() error {
 		state, err = a.store.Backfills.Begin(ctx, in.TenantID, in.MeterVersionID)
 		if err != nil || state != usage.BackfillRuns {
 			return err
@@ -102,6 +102,6 @@ func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Ti
 
 // CompleteMeterVersion makes reads and billing use the meter version.
 func (a *Activities) CompleteMeterVersion(ctx context.Context, in BackfillInput) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.store.Backfills.Complete(ctx, in.TenantID, in.MeterVersionID)
 }

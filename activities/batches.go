@@ -42,7 +42,7 @@ func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchRes
 	}
 	for len(b.progress.Rest) > 0 {
 		few := b.progress.Rest[:min(b.provider.AtOnce, len(b.progress.Rest))]
-		stop := alive(ctx, b.progress)
+		stop := sendHeartbeats(ctx, b.progress)
 		err := b.syncAll(ctx, few)
 		stop()
 		activity.RecordHeartbeat(ctx, b.progress)
@@ -50,12 +50,13 @@ func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchRes
 			return SyncBatchResult{}, err
 		}
 	}
-	defer alive(ctx, b.progress)()
+	defer sendHeartbeats(ctx, b.progress)()
 	err = b.syncLast(ctx)
 	return b.progress.Result, err
 }
 
-// progressOf returns the progress of the previous attempt.
+// progressOf returns the progress of the previous attempt, or that of a first attempt if there is none. After all
+// customers were tried, the next attempt tries the unsure ones again.
 func progressOf(ctx context.Context, customers []metering.CustomerID) batchProgress {
 	first := batchProgress{Rest: customers}
 	if !activity.HasHeartbeatDetails(ctx) {
@@ -71,6 +72,7 @@ func progressOf(ctx context.Context, customers []metering.CustomerID) batchProgr
 	return p
 }
 
+// batch is the state of one attempt of SyncBatch.
 type batch struct {
 	*Activities
 	tenant   metering.TenantID
@@ -79,8 +81,8 @@ type batch struct {
 	progress batchProgress
 }
 
-// syncAll syncs the next few customers concurrently. It returns only errors of the provider or the
-// database.
+// syncAll syncs the next few customers concurrently. If the provider has answered for any customer, it also retries the
+// unsure customers. It returns only errors of the provider or the database.
 func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 	began := b.now()
 	tried, err := b.try(ctx, few, func(customer metering.CustomerID, _ error) error {
@@ -91,15 +93,15 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 	if len(b.progress.Unsure) > 0 && b.progress.Since.IsZero() {
 		b.progress.Since = began
 	}
-	if err == nil && !tried.through && len(b.progress.Unsure) > 1 {
+	if err == nil && !tried.answered && len(b.progress.Unsure) > 1 {
 		// If another batch or run has reported usage since b.progress.Since, the provider responds.
 		// Then syncUnsure retries the unsure customers.
-		tried.through, err = b.store.Syncs.ReportedSince(ctx, b.tenant, b.progress.Since)
-		if err == nil && !tried.through {
+		tried.answered, err = b.store.Syncs.ReportedSince(ctx, b.tenant, b.progress.Since)
+		if err == nil && !tried.answered {
 			err = tried.failure
 		}
 	}
-	if err != nil || !tried.through {
+	if err != nil || !tried.answered {
 		return err
 	}
 	return b.syncUnsure(ctx)
@@ -109,7 +111,7 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 // customer that fails again, the cause is the customer.
 func (b *batch) syncUnsure(ctx context.Context) error {
 	for few := range slices.Chunk(slices.Clone(b.progress.Unsure), b.provider.AtOnce) {
-		tried, err := b.try(ctx, few, func(customer metering.CustomerID, _ error) error { return b.fail(ctx, customer) })
+		tried, err := b.try(ctx, few, func(customer metering.CustomerID, _ error) error { return b.recordFailure(ctx, customer) })
 		b.progress.Unsure = slices.Concat(tried.left, b.progress.Unsure[len(few):])
 		if err != nil {
 			return err
@@ -127,22 +129,22 @@ func (b *batch) syncLast(ctx context.Context) error {
 		if metering.CodeOf(failure) == metering.CodeProviderRefuse {
 			return failure
 		}
-		return b.fail(ctx, customer)
+		return b.recordFailure(ctx, customer)
 	})
 	return err
 }
 
 // tried is the result of trying a few customers.
 type tried struct {
-	through bool                  // the provider has answered a call for at least one of the customers
-	failure error                 // the last failure that the provider may have caused
-	left    []metering.CustomerID // customers with an unknown result, because the database failed
+	answered bool                  // the provider has answered a call for at least one of the customers
+	failure  error                 // the last failure that the provider may have caused
+	left     []metering.CustomerID // customers with an unknown result, because the database failed
 }
 
-// try syncs a few customers concurrently, and then judges the results in the order of the
-// customers. It calls vain for each failure that the customer or the provider may have caused. Its
-// error comes from the database or from vain.
-func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(metering.CustomerID, error) error) (t tried, err error) {
+// try syncs a few customers concurrently, and then evaluates the results in the order of the customers. It calls
+// onUnclear for each failure that the customer or the provider may have caused. Its error comes from the database or
+// from onUnclear.
+func (b *batch) try(ctx context.Context, few []metering.CustomerID, onUnclear func(metering.CustomerID, error) error) (t tried, err error) {
 	sent, failures := make([]int, len(few)), make([]error, len(few))
 	var syncing sync.WaitGroup
 	for i, customer := range few {
@@ -153,16 +155,16 @@ func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(me
 		b.progress.Result.Sent += sent[i]
 		is, failed := b.judge(ctx, failures[i]), error(nil)
 		switch is {
-		case notOurs:
+		case verdictDatabase:
 			t.left, failed = append(t.left, customer), failures[i]
-		case inVain:
-			t.failure, failed = failures[i], vain(customer, failures[i])
-		case itsOwn:
-			failed = b.fail(ctx, customer)
+		case verdictUnclear:
+			t.failure, failed = failures[i], onUnclear(customer, failures[i])
+		case verdictCustomer:
+			failed = b.recordFailure(ctx, customer)
 		default:
 			b.progress.Result.Customers++
 		}
-		t.through = t.through || is == answered || is == itsOwn
+		t.answered = t.answered || is == verdictSynced || is == verdictCustomer
 		err = errors.Join(err, failed)
 	}
 	return t, err
@@ -172,41 +174,42 @@ func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(me
 type verdict int
 
 const (
-	done     verdict = iota // the customer is paused or another run syncs it: the provider may not have been called
-	answered                // success: the provider has answered
-	itsOwn                  // the customer is the cause
-	inVain                  // the customer or the provider is the cause
-	notOurs                 // the database is the cause: the customer's result is unknown
+	verdictSkipped  verdict = iota // the customer is paused or another run syncs it: the provider may not have been called
+	verdictSynced                  // success: the provider has answered
+	verdictCustomer                // the customer is the cause of the failure
+	verdictUnclear                 // the customer or the provider is the cause of the failure
+	verdictDatabase                // the database is the cause of the failure: the customer's result is unknown
 )
 
+// judge returns the verdict on the error of a customer's sync. It also counts the customers that another run is
+// syncing.
 func (b *batch) judge(ctx context.Context, err error) verdict {
 	switch metering.CodeOf(err) {
 	case "":
-		return answered
+		return verdictSynced
 	case metering.CodePaused:
-		return done
+		return verdictSkipped
 	case metering.CodeOverloaded:
 		if errors.As(err, new(ledger.Busy)) {
 			b.progress.Result.Busy++
-			return done
+			return verdictSkipped
 		}
-		return notOurs
+		return verdictDatabase
 	case metering.CodeUnavailable, metering.CodeNoProvider:
-		return notOurs
+		return verdictDatabase
 	case metering.CodeProviderRefuse:
 		if errors.As(err, new(providers.OwnRefusal)) {
-			return itsOwn
+			return verdictCustomer
 		}
 	}
 	if ctx.Err() != nil {
-		return notOurs
+		return verdictDatabase
 	}
-	return inVain
+	return verdictUnclear
 }
 
-// fail adds the customer to the failed customers, and requests a sync, which the customer's own run
-// performs.
-func (b *batch) fail(ctx context.Context, customer metering.CustomerID) error {
+// recordFailure adds the customer to the failed customers, and requests a sync, which the customer's own run performs.
+func (b *batch) recordFailure(ctx context.Context, customer metering.CustomerID) error {
 	b.progress.Result.Customers++
 	if !slices.Contains(b.progress.Result.Failed, customer) {
 		b.progress.Result.Failed = append(b.progress.Result.Failed, customer)

@@ -39,7 +39,7 @@ type SendMessagesResult struct {
 
 // SendMessages delivers the endpoint's due messages, up to deliveryLanes of them concurrently.
 func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (SendMessagesResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	endpoint, err := a.store.Webhooks.Get(ctx, in.TenantID, in.EndpointID)
 	if err != nil {
 		return SendMessagesResult{}, err
@@ -113,9 +113,10 @@ func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*meter
 	}
 	attempt := metering.Attempt{At: began, Took: a.now().Sub(began), Status: answer.Status, Problem: failureText(err)}
 	err = a.store.Deliveries.Settle(ctx, *claimed, attempt, answer.RetryAfter, a.now())
-	return &attempt, a.metrics.delivered(attempt.Problem, err)
+	return &attempt, a.metrics.countDelivery(attempt.Problem, err)
 }
 
+// sendMessage delivers a claimed message once, and returns the webhook's answer.
 func (a *Activities) sendMessage(ctx context.Context, c access.ClaimedDelivery) (webhook.Answer, error) {
 	secrets, err := a.secretsOf(c.Endpoint)
 	if err != nil {
@@ -145,6 +146,6 @@ const messagesKept = 30 * 24 * time.Hour
 
 // SweepMessages deletes old messages.
 func (a *Activities) SweepMessages(ctx context.Context) error {
-	defer alive(ctx)()
-	return inParts(sweptAtOnce, func(most int) (int, error) { return a.store.Deliveries.Sweep(ctx, a.now().Add(-messagesKept), most) })
+	defer sendHeartbeats(ctx)()
+	return doInParts(sweptAtOnce, func(most int) (int, error) { return a.store.Deliveries.Sweep(ctx, a.now().Add(-messagesKept), most) })
 }

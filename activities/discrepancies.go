@@ -30,7 +30,7 @@ const (
 // AuditTenants compares the rollups of each tenant's last complete days with the independent daily
 // count. It stores the discrepancies that a recount of the events confirms.
 func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)
 	if err != nil {
 		return AuditTenantsResult{}, err

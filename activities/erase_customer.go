@@ -18,8 +18,8 @@ type EraseGroupsResult struct {
 
 // EraseGroups replaces the keys of groups that only the customer has used.
 func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) (EraseGroupsResult, error) {
-	defer alive(ctx)()
-	err := a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID, a.now()) })
+	defer sendHeartbeats(ctx)()
+	err := a.runInTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID, a.now()) })
 	return EraseGroupsResult{a.pageOf(in.CustomerID)}, err
 }
 
@@ -31,8 +31,8 @@ func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 		_ = activity.GetHeartbeatDetails(ctx, &after) // after an error, start from the beginning: erased events are skipped
 	}
 	for !after.Done {
-		stop := alive(ctx, after)
-		err := a.inTurn(ctx, in.TenantID, func() (err error) {
+		stop := sendHeartbeats(ctx, after)
+		err := a.runInTurn(ctx, in.TenantID, func() (err error) {
 			after, err = a.store.Erasures.Events(ctx, in.TenantID, in.CustomerID, after, eventsErased)
 			return err
 		})
@@ -47,12 +47,12 @@ func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 
 // EraseMessages erases the customer's name from reports, messages and stored responses.
 func (a *Activities) EraseMessages(ctx context.Context, in CustomerInput) error {
-	defer alive(ctx)()
-	return a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Messages(ctx, in.TenantID, in.CustomerID) })
+	defer sendHeartbeats(ctx)()
+	return a.runInTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Messages(ctx, in.TenantID, in.CustomerID) })
 }
 
 // FinishErasure records that the database contains no more personal data of the customer.
 func (a *Activities) FinishErasure(ctx context.Context, in CustomerInput) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.store.Erasures.Finish(ctx, in.TenantID, in.CustomerID, a.now())
 }

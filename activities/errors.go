@@ -38,7 +38,7 @@ func Failure(err error) error {
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(code), temporal.ApplicationErrorOptions{
 		NonRetryable:   !retried[code],
-		NextRetryDelay: waitOf(err),
+		NextRetryDelay: retryDelayOf(err),
 		Category:       categoryOf(code),
 	})
 }
@@ -56,7 +56,9 @@ func UnlessCanceled(ctx context.Context, err error) error {
 	return err
 }
 
-func waitOf(err error) time.Duration {
+// retryDelayOf returns the time after which Temporal retries the activity: until the lease of another attempt ends, or
+// the delay that the provider requested. 0 means that the retry policy decides.
+func retryDelayOf(err error) time.Duration {
 	var busy ledger.Busy
 	if errors.As(err, &busy) {
 		return busy.Wait

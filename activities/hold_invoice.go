@@ -39,7 +39,7 @@ func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (mete
 		return 0, err
 	}
 	r.question.ID = in.ID
-	draft, err := measured(r.metrics, r.Kind, func() (billing.Draft, error) { return holds.Draft(ctx, r.credentials, r.question) })
+	draft, err := measureCall(r.metrics, r.Kind, func() (billing.Draft, error) { return holds.Draft(ctx, r.credentials, r.question) })
 	if err != nil || draft.Gone || !draft.FinalizedAt.IsZero() {
 		return 0, err
 	}
@@ -65,10 +65,10 @@ type LookAtHoldResult struct {
 // LookAtHold reads a held invoice and the provider's counts of its period, compares them with the
 // reported usage, and stores the next action.
 func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, in.SyncID, a.now())
 	if err != nil || look.State.Ended() {
-		return a.found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
+		return a.holdResult(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
 	}
 	frame := func() (billing.Framed, error) {
 		return billing.Framed{}, errors.New("the hold belongs to another connection, so its invoice cannot be released")
@@ -88,7 +88,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 	if decision.State == billing.HoldRefused {
 		activity.GetLogger(ctx).Warn("the provider does not hold an invoice; it becomes final as usual", "tenant", in.TenantID.String(), "hold", in.HoldID.String(), "response", look.Hold.Hold.Response)
 	}
-	result := a.found(look, decision)
+	result := a.holdResult(look, decision)
 	if send != (uuid.UUID{}) {
 		result.Send = &send
 	}
@@ -98,7 +98,8 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 // reasonsShown bounds the number of reasons that a run shows.
 const reasonsShown = 20
 
-func (a *Activities) found(look ledger.HoldLook, d billing.HoldDecision) LookAtHoldResult {
+// holdResult returns the decision about a held invoice as the result of LookAtHold.
+func (a *Activities) holdResult(look ledger.HoldLook, d billing.HoldDecision) LookAtHoldResult {
 	result := LookAtHoldResult{CustomerID: look.CustomerID, Page: a.pageOf(look.CustomerID), State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
 	for _, r := range d.Reasons[:min(len(d.Reasons), reasonsShown)] {
 		text := r.Text(r.MeterID.String())
@@ -120,7 +121,7 @@ func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, loo
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.open(tenant, wanted.Provider)
+	p, err := a.openProvider(tenant, wanted.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, loo
 	if err != nil {
 		return nil, err
 	}
-	look.Facts.Draft, err = measured(a.metrics, p.Kind, func() (billing.Draft, error) {
+	look.Facts.Draft, err = measureCall(a.metrics, p.Kind, func() (billing.Draft, error) {
 		return holds.Draft(ctx, p.credentials, providers.InvoiceQuestion{
 			ID: look.InvoiceID, Meters: wanted.Meters, Mapping: wanted.Provider.Mapping, Destinations: destinations,
 		})
@@ -143,7 +144,8 @@ func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, loo
 	return holds, a.readHeldUsage(ctx, tenant, p, look)
 }
 
-func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID, p called, look *ledger.HoldLook) error {
+// readHeldUsage adds the reported and counted units and the reported amounts of the invoice's period to look.
+func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID, p openedProvider, look *ledger.HoldLook) error {
 	if err := a.store.Holds.ReadPlaces(ctx, tenant, look); err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID
 		return err
 	}
 	for _, place := range look.Places {
-		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
+		counted, err := measureCall(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
 		if err != nil {
 			return err
 		}
@@ -169,14 +171,14 @@ type AskReleaseInput struct {
 // AskRelease records an operator's request to release the invoice. An earlier request stays
 // unchanged.
 func (a *Activities) AskRelease(ctx context.Context, in AskReleaseInput) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	_, err := a.store.Holds.AskRelease(ctx, in.TenantID, metering.Operator, in.HoldID, in.Reason, a.now())
 	return err
 }
 
 // RequestSyncOfHold requests a sync of the held invoice's customer.
 func (a *Activities) RequestSyncOfHold(ctx context.Context, in HoldInput) (RequestSyncResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	hold, err := a.store.Holds.Get(ctx, in.TenantID, in.HoldID)
 	if err != nil {
 		return RequestSyncResult{}, err

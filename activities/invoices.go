@@ -16,7 +16,7 @@ import (
 // invoiceReader reads a customer's invoices at the tenant's provider.
 type invoiceReader struct {
 	*Activities
-	called
+	openedProvider
 	invoices   providers.Invoices // nil: the provider has no invoices
 	tenant     metering.TenantID
 	customer   metering.CustomerID
@@ -24,13 +24,14 @@ type invoiceReader struct {
 	question   providers.InvoiceQuestion
 }
 
+// invoicesOf returns a reader of the customer's invoices at the tenant's current provider.
 func (a *Activities) invoicesOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (r invoiceReader, err error) {
 	wanted, err := a.store.Links.Wanted(ctx, tenant, customer)
 	if err != nil {
 		return r, err
 	}
 	r = invoiceReader{Activities: a, tenant: tenant, customer: customer, connection: wanted.Provider.ID}
-	if r.called, err = a.open(tenant, wanted.Provider); err != nil {
+	if r.openedProvider, err = a.openProvider(tenant, wanted.Provider); err != nil {
 		return r, err
 	}
 	r.invoices, _ = r.Provider.(providers.Invoices)
@@ -43,7 +44,7 @@ func (a *Activities) invoicesOf(ctx context.Context, tenant metering.TenantID, c
 func (r invoiceReader) refreshInvoice(ctx context.Context, id string) (metering.Invoice, error) {
 	readAt := r.now()
 	r.question.ID = id
-	in, err := measured(r.metrics, r.Kind, func() (metering.Invoice, error) { return r.invoices.Invoice(ctx, r.credentials, r.question) })
+	in, err := measureCall(r.metrics, r.Kind, func() (metering.Invoice, error) { return r.invoices.Invoice(ctx, r.credentials, r.question) })
 	if err != nil {
 		return in, err
 	}
@@ -73,7 +74,7 @@ type ListInvoicesResult struct {
 // a later run retries the failed customer. It returns an error if the provider is unavailable for
 // two customers in a row, or refuses a call for a reason that affects all customers.
 func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result ListInvoicesResult, err error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	active, err := a.store.Providers.Active(ctx, in.TenantID)
 	if err != nil || !active.Invoices {
 		return result, err
@@ -142,7 +143,7 @@ func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID,
 		return a.store.Invoices.Listed(ctx, tenant, list, a.now().Add(listedEvery))
 	}
 	readAt := a.now()
-	listed, err := measured(a.metrics, reader.Kind, func() (providers.ListedInvoices, error) {
+	listed, err := measureCall(a.metrics, reader.Kind, func() (providers.ListedInvoices, error) {
 		return lists.ListInvoices(ctx, reader.credentials, providers.InvoiceListQuestion{
 			Customer: list.AtProvider, Since: list.Since, Destinations: reader.question.Destinations,
 		})

@@ -42,6 +42,7 @@ func (s *subscriber) reconciled() (text string) {
 	return text
 }
 
+// listInvoices runs the activity ListInvoices.
 func (s *subscriber) listInvoices() (result activities.ListInvoicesResult, err error) {
 	s.Helper()
 	value, err := s.ExecuteActivity(s.do.ListInvoices, activities.TenantInput{TenantID: s.tenant})

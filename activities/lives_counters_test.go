@@ -20,6 +20,7 @@ import (
 // atProvider is the customer's ID at every counter.
 const atProvider = "cus_1"
 
+// accountOf returns the account of an action's connection at the fake.
 func accountOf(a lives.Action) stripetest.Account {
 	return stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true, KeepDrafts: true}
 }
@@ -87,6 +88,7 @@ func (l *life) calls(a lives.Action, method, path string) {
 	require.Equal(l, http.StatusOK, response.StatusCode)
 }
 
+// link links the customer to a customer at the provider; nil: to none.
 func (l *life) link(customer *string) {
 	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, "a customer", catalog.CustomerChange{Link: true, BillingProviderID: customer}, l.now)
 	require.NoError(l, err)

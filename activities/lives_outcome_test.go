@@ -17,6 +17,7 @@ func (l *life) outcome() lives.Outcome {
 	return lives.Outcome{Reports: l.reports(), Periods: l.periods(), Received: l.receiver.all()}
 }
 
+// reports returns the stored reports with their lines.
 func (l *life) reports() []lives.Report {
 	reports := collect(l, func(row pgx.CollectableRow) (r lives.Report, err error) {
 		var account string
@@ -45,6 +46,7 @@ func (l *life) reports() []lives.Report {
 	return reports
 }
 
+// line returns a row of a report's lines as a recorded life contains it.
 func (l *life) line(row pgx.CollectableRow) (line lives.Line, err error) {
 	var late bool
 	var period time.Time
@@ -57,6 +59,7 @@ func (l *life) line(row pgx.CollectableRow) (line lives.Line, err error) {
 	return line, err
 }
 
+// periods returns the stored periods with their closed lines.
 func (l *life) periods() []lives.Period {
 	periods := collect(l, func(row pgx.CollectableRow) (p lives.Period, err error) {
 		err = row.Scan(&p.Start, &p.End, &p.ClosedAt)
@@ -83,6 +86,7 @@ func (l *life) periods() []lives.Period {
 	return periods
 }
 
+// collect returns the rows of a query.
 func collect[T any](l *life, scan pgx.RowToFunc[T], sql string, args ...any) []T {
 	l.Helper()
 	rows, err := l.pool.Query(l.Context(), sql, args...)

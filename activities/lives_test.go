@@ -98,6 +98,7 @@ type life struct {
 	atOnce bool
 }
 
+// newLife creates the tenant and the customer of a recorded life, and starts its receiver and its fake of Stripe.
 func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 	l := &life{
 		TB: t, pool: pool, store: dbtest.Open(t), recorded: recorded, now: recorded.Born, passes: make(map[int]*pass), mortal: make(map[int]bool),
@@ -255,6 +256,7 @@ func (l *life) count(version metering.MeterVersionID) {
 	l.run(do, do.CompleteMeterVersion, in, nil)
 }
 
+// use ingests an event of a customer.
 func (l *life) use(customer, eventType string, at time.Time, value metering.Decimal, properties json.RawMessage) {
 	l.Helper()
 	stamp := at.Format(time.RFC3339Nano)
@@ -267,6 +269,7 @@ func (l *life) use(customer, eventType string, at time.Time, value metering.Deci
 	require.NoError(l, err)
 }
 
+// connect connects the tenant to a receiver of statements.
 func (l *life) connect(connection int) {
 	sealed, err := l.keyring.Seal(l.tenant, seal.ProviderSecret, []byte(receiverSecret))
 	require.NoError(l, err)
@@ -275,11 +278,13 @@ func (l *life) connect(connection int) {
 	})
 }
 
+// change changes the settings of the tenant.
 func (l *life) change(change db.TenantChange) {
 	_, _, err := l.store.Tenants.Update(l.Context(), l.tenant, metering.Operator, change)
 	require.NoError(l, err)
 }
 
+// planOf returns the plan that an action names, or 0.
 func (l *life) planOf(a lives.Action) metering.PlanID {
 	if a.Plan == 0 {
 		return 0
@@ -305,6 +310,7 @@ func (l *life) run(do *activities.Activities, activity, in, out any) {
 	}
 }
 
+// executing returns an environment that executes activities of do.
 func executing(do *activities.Activities) *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -313,6 +319,7 @@ func executing(do *activities.Activities) *testsuite.TestActivityEnvironment {
 	return env
 }
 
+// slug returns the slug of a meter of the life.
 func slug(meter metering.MeterID) string { return fmt.Sprintf("meter-%d", meter) }
 
 // meterOf returns the number of a meter in the life.

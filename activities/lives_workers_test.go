@@ -38,6 +38,8 @@ type pass struct {
 	sending   uuid.UUID // the report to send, if it is leased, sent and recorded at one instant
 }
 
+// pass returns the pass with the number, and begins it if it is new. A worker that stops later has its own connection
+// to the database.
 func (l *life) pass(number int) *pass {
 	p, known := l.passes[number]
 	if known {
@@ -59,9 +61,9 @@ func (p *pass) step(a lives.Action) {
 	do := p.activities(p.store, nil)
 	switch a.Do {
 	case lives.Begin:
-		p.run(do, do.BeginSync, p.who(), &p.begun)
+		p.run(do, do.BeginSync, p.customerInput(), &p.begun)
 	case lives.ReadSide:
-		p.run(do, do.ReadProvider, activities.ReadProviderInput{CustomerInput: p.who()}, nil)
+		p.run(do, do.ReadProvider, activities.ReadProviderInput{CustomerInput: p.customerInput()}, nil)
 	case lives.Plan:
 		p.plan(do, a)
 	case lives.Dies:
@@ -73,6 +75,7 @@ func (p *pass) step(a lives.Action) {
 	}
 }
 
+// send replays a step of sending a report: the lease, the call, or the recording of the result.
 func (p *pass) send(a lives.Action) {
 	p.Helper()
 	switch {
@@ -89,9 +92,10 @@ func (p *pass) send(a lives.Action) {
 	}
 }
 
+// plan plans reports, and compares them with the recorded plan.
 func (p *pass) plan(do *activities.Activities, a lives.Action) {
 	p.Helper()
-	in := activities.PlanReportsInput{CustomerInput: p.who(), After: p.begun.After}
+	in := activities.PlanReportsInput{CustomerInput: p.customerInput(), After: p.begun.After}
 	for _, meter := range a.Excluded {
 		excluded := -meter // the ID of no meter, because the life has not created the meter yet
 		if int(meter) <= len(p.meters) {
@@ -154,12 +158,14 @@ func (l *life) end() {
 	}
 }
 
+// call lets the goroutine call the receiver, and waits until the call has ended.
 func (p *pass) call(fate lives.Fate) {
 	p.fate <- fate
 	<-p.called
 	p.hasCalled = true
 }
 
+// settle lets the goroutine record the result of its call, and waits for its end.
 func (p *pass) settle() {
 	close(p.settling)
 	<-p.sent
@@ -203,6 +209,7 @@ type receivedFor struct {
 	period     time.Time
 }
 
+// newReceiver returns a receiver without statements.
 func newReceiver() *receiver {
 	verifier, err := standardwebhooks.NewWebhook(receiverSecret)
 	if err != nil {
@@ -211,6 +218,7 @@ func newReceiver() *receiver {
 	return &receiver{webhook: verifier, fates: make(map[string]lives.Fate), latest: make(map[receivedFor]int64)}
 }
 
+// meets sets the fate of the next call with the webhook-id.
 func (r *receiver) meets(id string, fate lives.Fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +278,8 @@ func (l *life) again(report uuid.UUID) {
 	require.NoError(l, err)
 }
 
-func (l *life) who() activities.CustomerInput {
+// customerInput returns the input of activities about the customer.
+func (l *life) customerInput() activities.CustomerInput {
 	return activities.CustomerInput{TenantID: l.tenant, CustomerID: l.customer}
 }
 

@@ -10,16 +10,16 @@ import (
 
 // MakeChunks creates the chunks for the events of the coming weeks.
 func (a *Activities) MakeChunks(ctx context.Context) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.store.Maintenance.MakeChunks(ctx, a.now())
 }
 
 // sweptAtOnce is the maximum number of rows that one statement deletes.
 const sweptAtOnce = 10_000
 
-// inParts calls do repeatedly with the maximum number of rows of a part. It returns when do has handled fewer rows, or
-// fails.
-func inParts[N int | int64](most int, do func(most int) (N, error)) error {
+// doInParts calls do repeatedly with the maximum number of rows of a part. It returns when do has handled fewer rows,
+// or fails.
+func doInParts[N int | int64](most int, do func(most int) (N, error)) error {
 	for {
 		n, err := do(most)
 		if err != nil || n < N(most) {
@@ -30,8 +30,8 @@ func inParts[N int | int64](most int, do func(most int) (N, error)) error {
 
 // SweepRequestIDs deletes the ids of signed requests that are too old to be accepted again.
 func (a *Activities) SweepRequestIDs(ctx context.Context) error {
-	defer alive(ctx)()
-	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
+	defer sendHeartbeats(ctx)()
+	return doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
 // reportedAtOnce is the maximum number of credentials of a kind that one transaction reports.
@@ -61,37 +61,37 @@ const providerEventsKept = 90 * 24 * time.Hour
 //   - handled provider events, providerEventsKept after they were handled
 //   - sessions and invitations, accessKept after they expired
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	now := a.now()
 	before := now.Add(-countsKept)
 	return errors.Join(
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-historyKept), most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepDeleted(ctx, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-historyKept), most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) {
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-historyKept), most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepDeleted(ctx, most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-historyKept), most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)
 		}),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Syncs.Sweep(ctx, now.Add(-historyKept), most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) {
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Syncs.Sweep(ctx, now.Add(-historyKept), most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.ProviderEvents.Sweep(ctx, now.Add(-providerEventsKept), most)
 		}),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Sessions.Sweep(ctx, now.Add(-accessKept), most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Invitations.Sweep(ctx, now.Add(-accessKept), most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Sessions.Sweep(ctx, now.Add(-accessKept), most) }),
+		doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Invitations.Sweep(ctx, now.Add(-accessKept), most) }),
 	)
 }
 
 // ReportExpiringCredentials publishes messages about API keys and HMAC secrets that expire soon.
 func (a *Activities) ReportExpiringCredentials(ctx context.Context) error {
-	defer alive(ctx)()
-	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Credentials.ReportExpiring(ctx, a.now(), most) })
+	defer sendHeartbeats(ctx)()
+	return doInParts(reportedAtOnce, func(most int) (int, error) { return a.store.Credentials.ReportExpiring(ctx, a.now(), most) })
 }
 
 // RefreshDaily updates the independent daily count of usage and compresses old events. Both require
 // TimescaleDB's Community edition.
 func (a *Activities) RefreshDaily(ctx context.Context) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	_, err := a.store.Maintenance.Refresh(ctx, a.now())
 	return err
 }
@@ -101,8 +101,8 @@ const digestedAtOnce = 100
 
 // DigestPeriods computes the digests of closed periods.
 func (a *Activities) DigestPeriods(ctx context.Context) error {
-	defer alive(ctx)()
-	return inParts(digestedAtOnce, func(most int) (int, error) { return a.store.Ledger.DigestClosed(ctx, most) })
+	defer sendHeartbeats(ctx)()
+	return doInParts(digestedAtOnce, func(most int) (int, error) { return a.store.Ledger.DigestClosed(ctx, most) })
 }
 
 // DropEventsResult counts the deleted chunks of events.
@@ -112,16 +112,16 @@ type DropEventsResult struct {
 
 // DropEvents deletes events and conflicts after the retention time, if the deployment has one.
 func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
-	if a.keep == 0 {
+	if a.retention == 0 {
 		return DropEventsResult{}, nil
 	}
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	now := a.now()
-	err := inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Conflicts.Sweep(ctx, a.keep.Cutoff(now), most) })
+	err := doInParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Conflicts.Sweep(ctx, a.retention.Cutoff(now), most) })
 	if err != nil {
 		return DropEventsResult{}, err
 	}
-	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(now), now)
+	dropped, err := a.store.Maintenance.Retain(ctx, a.retention.Cutoff(now), now)
 	return DropEventsResult{dropped}, err
 }
 
@@ -130,6 +130,6 @@ const versionsDropped = 100
 
 // DropRetired deletes the rollups of replaced meter versions.
 func (a *Activities) DropRetired(ctx context.Context) error {
-	defer alive(ctx)()
-	return inParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, a.now(), most) })
+	defer sendHeartbeats(ctx)()
+	return doInParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, a.now(), most) })
 }

@@ -56,8 +56,8 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 	return m
 }
 
-// measured calls a provider, and records the duration and the outcome.
-func measured[T any](m Metrics, kind metering.ProviderKind, call func() (T, error)) (T, error) {
+// measureCall calls a provider, and records the duration and the outcome.
+func measureCall[T any](m Metrics, kind metering.ProviderKind, call func() (T, error)) (T, error) {
 	began := time.Now()
 	answer, err := call()
 	outcome := "failed"
@@ -76,27 +76,33 @@ func measured[T any](m Metrics, kind metering.ProviderKind, call func() (T, erro
 	return answer, err
 }
 
-func (m Metrics) reported(kind billing.Kind, state billing.State, err error) error {
+// countReport counts a report by its state if err is nil. It returns err, the error of storing that state.
+func (m Metrics) countReport(kind billing.Kind, state billing.State, err error) error {
 	if err == nil {
 		m.reports.WithLabelValues(string(kind), string(state)).Inc()
 	}
 	return err
 }
 
-func (m Metrics) synced(failure string, requests int, err error) error {
+// countSyncs counts the finished sync requests of a pass if err is nil. It returns err, the error of storing their
+// result. failure is the error of the sync; "": it succeeded.
+func (m Metrics) countSyncs(failure string, requests int, err error) error {
 	if err == nil {
 		m.syncs.WithLabelValues(outcomeOf(failure)).Add(float64(requests))
 	}
 	return err
 }
 
-func (m Metrics) delivered(failure string, err error) error {
+// countDelivery counts an attempt to deliver a message if err is nil. It returns err, the error of storing the attempt.
+// failure is the error of the delivery; "": it succeeded.
+func (m Metrics) countDelivery(failure string, err error) error {
 	if err == nil {
 		m.webhooks.WithLabelValues(outcomeOf(failure)).Inc()
 	}
 	return err
 }
 
+// outcomeOf returns the value of the outcome label for a failure; "" stands for success.
 func outcomeOf(failure string) string {
 	if failure != "" {
 		return "failed"

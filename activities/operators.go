@@ -20,7 +20,7 @@ type RecordUpdateInput struct {
 
 // RecordUpdate stores an operator's update in the audit log. A retry stores it only once.
 func (a *Activities) RecordUpdate(ctx context.Context, in RecordUpdateInput) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.store.AuditLog.RecordUpdate(ctx, in.TenantID, access.RunUpdate{
 		Asked: in.Asked, Workflow: in.Workflow, Run: in.Run, ID: in.Update, Name: in.Name, Meter: in.MeterID,
 	})

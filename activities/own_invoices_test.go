@@ -27,6 +27,7 @@ func newUnsubscribed(t *testing.T) *subscriber {
 	return s
 }
 
+// unsubscribe links the customer to a customer at Stripe without subscriptions, and changes the tenant to amounts.
 func (s *subscriber) unsubscribe() {
 	s.Helper()
 	s.charged, s.atStripe = true, "cus_2"

@@ -32,7 +32,7 @@ type MissedEvent struct {
 // It stores events in the same way as delivered events, so that an event that is both listed and
 // delivered has one row.
 func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEventsResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	now := a.now()
 	active, err := a.store.Providers.Active(ctx, in.TenantID)
 	if err != nil {
@@ -46,7 +46,7 @@ func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEvents
 	if !keeps {
 		return ListEventsResult{}, nil
 	}
-	p, err := a.open(in.TenantID, active)
+	p, err := a.openProvider(in.TenantID, active)
 	if err != nil {
 		return ListEventsResult{}, err
 	}
@@ -62,7 +62,7 @@ func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEvents
 			return ListEventsResult{}, err
 		}
 	}
-	page, err := measured(a.metrics, p.Kind, func() (providers.EventPage, error) {
+	page, err := measureCall(a.metrics, p.Kind, func() (providers.EventPage, error) {
 		return list.ListEvents(ctx, p.credentials, providers.EventQuestion{Since: walk.Since, After: walk.After})
 	})
 	if err != nil {

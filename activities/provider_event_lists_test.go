@@ -27,6 +27,7 @@ func newUnheard(t *testing.T) *subscriber {
 	return s
 }
 
+// exec executes a statement in the database.
 func (s *subscriber) exec(sql string, args ...any) {
 	s.Helper()
 	_, err := s.conn.Exec(s.Context(), sql, args...)
@@ -52,6 +53,7 @@ func (s *subscriber) happens(method, path, form string) {
 	require.Equal(s, http.StatusOK, answer.Code, answer.Body.String())
 }
 
+// listEvents runs the activity ListEvents.
 func (s *subscriber) listEvents() (page activities.ListEventsResult) {
 	s.Helper()
 	value, err := s.ExecuteActivity(s.do.ListEvents, activities.TenantInput{TenantID: s.tenant})

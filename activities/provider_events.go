@@ -24,7 +24,7 @@ type ReadEventResult struct {
 
 // ReadEvent returns the customer of an event, and whether it is about an invoice.
 func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (ReadEventResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	return ReadEventResult{customer, event.Invoice, a.pageOf(customer)}, err
 }
@@ -41,7 +41,7 @@ type ReadInvoiceResult struct {
 // ReadInvoice reads the current state of the event's invoice and stores it. If the tenant holds
 // invoices, it also stores a hold for a draft.
 func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	if err != nil || customer == 0 {
 		return ReadInvoiceResult{}, err
@@ -67,7 +67,7 @@ type RequestSyncResult struct {
 // returns that request and adds none. A retry therefore adds a request only if a pass began in the
 // meantime. It requests nothing if the event concerns no customer.
 func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) (RequestSyncResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	_, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	if err != nil || customer == 0 {
 		return RequestSyncResult{}, err
@@ -91,7 +91,7 @@ type ReadSyncResult struct {
 
 // ReadSync returns the state of a sync that an event requested.
 func (a *Activities) ReadSync(ctx context.Context, in ReadSyncInput) (ReadSyncResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	sync, err := a.store.Syncs.Get(ctx, in.TenantID, in.SyncID)
 	return ReadSyncResult{sync.Status, sync.Error, len(sync.Excluded)}, err
 }
@@ -104,6 +104,6 @@ type FinishEventInput struct {
 
 // FinishEvent records that an event is handled.
 func (a *Activities) FinishEvent(ctx context.Context, in FinishEventInput) error {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.store.ProviderEvents.Handle(ctx, in.TenantID, in.RowID, in.Outcome, a.now())
 }

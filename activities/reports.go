@@ -30,8 +30,8 @@ type SendReportResult struct {
 // SendReport sends a stored report and records the result. Before it sends the report, it commits
 // that the report may have been sent.
 func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendReportResult, error) {
-	defer alive(ctx)()
-	leased, err := a.store.Ledger.Lease(ctx, in.TenantID, in.ReportID, a.now(), a.lease())
+	defer sendHeartbeats(ctx)()
+	leased, err := a.store.Ledger.Lease(ctx, in.TenantID, in.ReportID, a.now(), a.leaseTime())
 	if err != nil {
 		return SendReportResult{}, err
 	}
@@ -42,13 +42,14 @@ func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendRe
 	return sent.SendReportResult, a.complete(ctx, in.TenantID, leased, sent.SendReportResult)
 }
 
-// lease returns the length of a report's lease. It is longer than a call to any provider, so that
-// two attempts never send the same report at the same time.
-func (a *Activities) lease() time.Duration { return a.providers.Timeout() + 5*time.Second }
+// leaseTime returns the length of a report's lease. It is longer than a call to any provider, so that two attempts
+// never send the same report at the same time.
+func (a *Activities) leaseTime() time.Duration { return a.providers.Timeout() + 5*time.Second }
 
+// complete stores the provider's decision on the report of a leased attempt, and counts it in the metrics.
 func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l ledger.Leased, r SendReportResult) error {
 	err := a.store.Ledger.CompleteAttempt(context.WithoutCancel(ctx), tenant, l, r.State, r.Response, a.now())
-	return a.metrics.reported(l.Kind, r.State, err)
+	return a.metrics.countReport(l.Kind, r.State, err)
 }
 
 // release ends the lease of an attempt that failed with an error. With newKey, the next attempt has another idempotency
@@ -69,7 +70,7 @@ func (a *Activities) releaseRefused(ctx context.Context, tenant metering.TenantI
 type attempt struct {
 	SendReportResult
 	refusal error // the provider's refusal, if any
-	newKey  bool  // after an error: a retry needs another idempotency key, or the provider repeats its answer
+	newKey  bool  // after an error: a retry needs another idempotency key, because the provider repeats its answer to the old one
 }
 
 // send makes one attempt to send a report that the caller has leased. Providers recognize a repeated report only for a
@@ -77,9 +78,9 @@ type attempt struct {
 // whether the report has arrived. If send returns an error, the report is undecided and has to be sent again.
 func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledger.Leased) (attempt, error) {
 	now := a.now()
-	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
+	ctx, cancel := context.WithTimeout(ctx, a.leaseTime()-time.Second)
 	defer cancel()
-	p, err := a.open(tenant, l.Provider)
+	p, err := a.openProvider(tenant, l.Provider)
 	if err != nil {
 		return attempt{}, err
 	}
@@ -90,12 +91,12 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Object: l.Object, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
 	}
 	if l.Counting == billing.Adds && now.Sub(l.FirstSentAt) > p.Remembers {
-		found, err := a.find(ctx, tenant, p, sending)
+		found, err := a.findReport(ctx, tenant, p, sending)
 		if err != nil || found.State != "" {
 			return attempt{SendReportResult: found}, err
 		}
 	}
-	outcome, _ := measured(a.metrics, p.Kind, func() (providers.Outcome, error) {
+	outcome, _ := measureCall(a.metrics, p.Kind, func() (providers.Outcome, error) {
 		outcome := p.Send(ctx, p.credentials, sending)
 		return outcome, outcome.Err
 	})
@@ -108,21 +109,20 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 	case outcome.Err == nil:
 		return attempt{SendReportResult: SendReportResult{State: outcome.State, Response: outcome.Answer}}, nil
 	case metering.CodeOf(outcome.Err) == metering.CodeProviderRefuse:
-		return a.refused(ctx, tenant, p, sending, l.MayHaveArrived, outcome.Err), nil
+		return a.resultOfRefusal(ctx, tenant, p, sending, l.MayHaveArrived, outcome.Err), nil
 	case !outcome.Look:
 		return attempt{newKey: outcome.NewKey}, outcome.Err
 	}
-	found, unread := a.find(ctx, tenant, p, sending)
+	found, unread := a.findReport(ctx, tenant, p, sending)
 	if unread == nil && found.State == billing.Accepted {
 		return attempt{SendReportResult: found}, nil
 	}
 	return attempt{newKey: outcome.NewKey && unread == nil}, outcome.Err
 }
 
-// refused returns the result for a report that the provider refused. A refusal applies only to the
-// refused attempt. If an earlier attempt may have arrived, the outcome is unknown, unless find
-// determines it.
-func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, mayHaveArrived bool, refusal error) attempt {
+// resultOfRefusal returns the result for a report that the provider refused. A refusal applies only to the refused
+// attempt. If an earlier attempt may have arrived, the outcome is unknown, unless findReport determines it.
+func (a *Activities) resultOfRefusal(ctx context.Context, tenant metering.TenantID, p openedProvider, s providers.Sending, mayHaveArrived bool, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
 	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: " + failureText(refusal)}, refusal, false}
 	switch {
@@ -131,7 +131,7 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	case s.Kind == billing.StatementReport, s.Counting != billing.Adds && s.Kind == billing.QuantityReport:
 		return inDoubt
 	}
-	found, err := a.find(ctx, tenant, p, s)
+	found, err := a.findReport(ctx, tenant, p, s)
 	switch {
 	case err == nil && found.State != "":
 		return attempt{SendReportResult: found}
@@ -141,9 +141,9 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	return inDoubt
 }
 
-// find checks whether the provider has a report. The state is InDoubt if the provider cannot tell,
-// and "" if it does not have the report.
-func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending) (SendReportResult, error) {
+// findReport checks whether the provider has a report. The state is InDoubt if the provider cannot determine that, and
+// "" if it does not have the report.
+func (a *Activities) findReport(ctx context.Context, tenant metering.TenantID, p openedProvider, s providers.Sending) (SendReportResult, error) {
 	var before ledger.Counted
 	if s.Kind == billing.QuantityReport {
 		var err error
@@ -155,12 +155,13 @@ func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p calle
 			return SendReportResult{}, err
 		}
 	}
-	found, err := measured(a.metrics, p.Kind, func() (providers.Found, error) {
+	found, err := measureCall(a.metrics, p.Kind, func() (providers.Found, error) {
 		return p.Find(ctx, p.credentials, s, placeOf(before), before.Total)
 	})
 	return SendReportResult{State: found.State, Response: found.Answer}, err
 }
 
+// placeOf returns the place at the provider of which the count is read.
 func placeOf(c ledger.Counted) providers.Place {
 	return providers.Place{Method: c.Method, Target: c.Target, Customer: c.Customer, Range: c.Range}
 }
@@ -185,26 +186,29 @@ type ReadProviderResult struct {
 // Description.CountsWithin is treated as dropped, unless Description.Invoices is set. A provider
 // that takes statements has no state to read.
 func (a *Activities) ReadProvider(ctx context.Context, in ReadProviderInput) (ReadProviderResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	return a.readProvider(ctx, in)
 }
 
+// readProvider does the work of ReadProvider.
 func (a *Activities) readProvider(ctx context.Context, in ReadProviderInput) (result ReadProviderResult, err error) {
 	if !in.Counts {
 		if err := a.readSide(ctx, in.CustomerInput); err != nil {
 			return result, err
 		}
 	}
-	return a.count(ctx, in.CustomerInput)
+	return a.checkCounts(ctx, in.CustomerInput)
 }
 
+// readSide reads the customer's state at the provider and stores it. After a restore, it also reads the provider's
+// totals. For a provider that takes statements, it does nothing.
 func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 	readAt := a.now()
 	wanted, err := a.store.Links.Wanted(ctx, in.TenantID, in.CustomerID)
 	if err != nil || wanted.Provider.Statements {
 		return err
 	}
-	side, err := a.side(ctx, in.TenantID, wanted)
+	side, err := a.fetchSide(ctx, in.TenantID, wanted)
 	if err != nil {
 		return err
 	}
@@ -214,7 +218,8 @@ func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 	return a.readAddedUp(ctx, in)
 }
 
-func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w ledger.Wanted) (billing.Side, error) {
+// fetchSide reads the customer's state from the provider. For a customer that is not linked, it calls no provider.
+func (a *Activities) fetchSide(ctx context.Context, tenant metering.TenantID, w ledger.Wanted) (billing.Side, error) {
 	question := providers.Question{
 		Customer: w.Customer, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
 		Followed: w.Followed, Streams: w.Streams,
@@ -226,14 +231,16 @@ func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w ledge
 		}
 		return p.Read(ctx, providers.Credentials{}, question)
 	}
-	p, err := a.open(tenant, w.Provider)
+	p, err := a.openProvider(tenant, w.Provider)
 	if err != nil {
 		return billing.Side{}, err
 	}
-	return measured(a.metrics, p.Kind, func() (billing.Side, error) { return p.Read(ctx, p.credentials, question) })
+	return measureCall(a.metrics, p.Kind, func() (billing.Side, error) { return p.Read(ctx, p.credentials, question) })
 }
 
-func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadProviderResult, err error) {
+// checkCounts compares the provider's counts with the accepted reports that are not counted yet, and stores the
+// results. It does nothing if the provider has no counts.
+func (a *Activities) checkCounts(ctx context.Context, in CustomerInput) (result ReadProviderResult, err error) {
 	active, err := a.store.Providers.Active(ctx, in.TenantID)
 	if err != nil {
 		return result, err
@@ -250,12 +257,12 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 	if err != nil || len(open) == 0 {
 		return result, err
 	}
-	p, err := a.open(in.TenantID, active)
+	p, err := a.openProvider(in.TenantID, active)
 	if err != nil {
 		return result, err
 	}
 	for _, place := range open {
-		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
+		counted, err := measureCall(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
 		if err != nil {
 			return result, err
 		}

@@ -51,6 +51,7 @@ func TestRetryDelayIsTheReceiversRetryAfter(t *testing.T) {
 	require.Equal(t, time.Minute, nextRetry(t, activities.Failure(err)))
 }
 
+// nextRetry returns the retry delay of a failure.
 func nextRetry(t *testing.T, err error) time.Duration {
 	t.Helper()
 	var failure *temporal.ApplicationError
@@ -205,6 +206,7 @@ func TestUndecidedReportIsNotSentAfterConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// state returns the stored state of a report.
 func (b *bench) state(t *testing.T, report uuid.UUID) (state billing.State) {
 	t.Helper()
 	row := dbtest.Conn(t).QueryRow(t.Context(), `select state from billing_reports where tenant_id = $1 and id = $2`, b.tenant, report)
@@ -433,7 +435,7 @@ func TestReadProviderWithCountsReadsOnlySummaries(t *testing.T) {
 	s.ingest("delta", "5")
 	require.Equal(t, 1, s.report())
 	before := len(s.fake.State().Requests)
-	value, err := s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
+	value, err := s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput(), Counts: true})
 	require.NoError(t, err)
 	var read activities.ReadProviderResult
 	require.NoError(t, value.Get(&read))
@@ -454,6 +456,7 @@ func newRegular(t *testing.T) *subscriber {
 	return s
 }
 
+// ingest ingests usage of a meter from one minute ago.
 func (s *subscriber) ingest(meter, value string) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, "acme", metering.Instant(s.fake.Now().Add(-time.Minute)), value, "", "")})

@@ -23,7 +23,7 @@ func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.open(in.TenantID, active)
+	p, err := a.openProvider(in.TenantID, active)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	}
 	seen := ledger.Seen{Customer: reading.Customer}
 	if lists, ok := p.Provider.(providers.Charges); ok && reading.Customer != "" {
-		seen.Charges, err = measured(a.metrics, p.Kind, func() ([]billing.FoundCharge, error) {
+		seen.Charges, err = measureCall(a.metrics, p.Kind, func() ([]billing.FoundCharge, error) {
 			return lists.Charges(ctx, p.credentials, reading.Customer, reading.Since)
 		})
 		if err != nil {
@@ -40,7 +40,7 @@ func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 		}
 	}
 	for _, at := range reading.Places {
-		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) {
+		counted, err := measureCall(a.metrics, p.Kind, func() (metering.Decimal, error) {
 			return p.Count(ctx, p.credentials, providers.Place{Method: at.Method, Target: at.Target, Customer: at.Customer, Range: at.Window})
 		})
 		if err != nil {

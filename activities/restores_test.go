@@ -24,6 +24,7 @@ type drill struct {
 	kept    []metering.Event
 }
 
+// newDrill returns a drill with a database of its own.
 func newDrill(t *testing.T) *drill {
 	t.Helper()
 	store, address := dbtest.Fresh(t)
@@ -38,12 +39,14 @@ func newDrill(t *testing.T) *drill {
 	return d
 }
 
+// disconnect closes all connections to the database.
 func (d *drill) disconnect() {
 	d.writer.Close()
 	d.conn.Close(context.Background())
 	d.store.Close()
 }
 
+// connect connects to the database at d.address, with new activities.
 func (d *drill) connect() {
 	d.Helper()
 	var err error
@@ -99,9 +102,10 @@ func (d *drill) useEach(value string) {
 func (d *drill) sync(wait time.Duration) {
 	d.Helper()
 	d.fake.Advance(wait)
-	d.must(d.do.SyncBatch, d.alone())
+	d.must(d.do.SyncBatch, d.batchInput())
 }
 
+// requireQuantities requires that Stripe has the usage of the meters in the current period.
 func (d *drill) requireQuantities(meters ...string) {
 	d.Helper()
 	period := 0

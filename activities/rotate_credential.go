@@ -24,6 +24,7 @@ type RotationResult struct {
 	Outcome   metering.RotationOutcome `json:"outcome"`              // "": the rotation has not ended
 }
 
+// rotationResult returns the state of a rotation as the result of an activity.
 func rotationResult(r metering.Rotation) RotationResult {
 	result := RotationResult{Old: r.Old(), New: r.New(), Until: r.Until, WarnAt: r.WarnAt(), Outcome: r.Outcome}
 	if r.StillUsed() {
@@ -34,7 +35,7 @@ func rotationResult(r metering.Rotation) RotationResult {
 
 // ReadRotation returns the state of the rotation, and records that a run follows it.
 func (a *Activities) ReadRotation(ctx context.Context, in RotationInput) (RotationResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	r, err := a.store.Rotations.Watch(ctx, in.TenantID, in.RotationID)
 	return rotationResult(r), err
 }
@@ -42,7 +43,7 @@ func (a *Activities) ReadRotation(ctx context.Context, in RotationInput) (Rotati
 // WarnOfUse records a warning in the audit log if the old credential is still used shortly before
 // its end.
 func (a *Activities) WarnOfUse(ctx context.Context, in RotationInput) (RotationResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	r, err := a.store.Rotations.Warn(ctx, in.TenantID, in.RotationID, a.now())
 	return rotationResult(r), err
 }
@@ -56,7 +57,7 @@ type EndRotationInput struct {
 // EndRotation revokes the old credential if the overlap is over, or at once if AtOnce is set. A rotation that has
 // already ended stays unchanged.
 func (a *Activities) EndRotation(ctx context.Context, in EndRotationInput) (RotationResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	r, err := a.store.Rotations.End(ctx, in.TenantID, in.RotationID, in.AtOnce, a.now())
 	return rotationResult(r), err
 }
@@ -64,7 +65,7 @@ func (a *Activities) EndRotation(ctx context.Context, in EndRotationInput) (Rota
 // KeepBoth ends the rotation and leaves each credential valid until its own expiry. If the overlap is already over, it
 // revokes the old credential instead.
 func (a *Activities) KeepBoth(ctx context.Context, in RotationInput) (RotationResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	r, err := a.store.Rotations.Keep(ctx, in.TenantID, in.RotationID, a.now())
 	return rotationResult(r), err
 }

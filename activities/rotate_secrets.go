@@ -21,7 +21,7 @@ type RewrapSecretsResult struct {
 // RewrapSecrets encrypts every secret with the first key of the keyring. A retry continues with the
 // remaining secrets. It returns CodeUnavailable if the worker's first key is a different one.
 func (a *Activities) RewrapSecrets(ctx context.Context, in RewrapSecretsInput) (RewrapSecretsResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	if a.keyring.First() != in.KeyID {
 		return RewrapSecretsResult{}, metering.Errorf(metering.CodeUnavailable, "this worker does not encrypt with that key; restart it with the new ODOMETER_ENCRYPTION_KEYS")
 	}

@@ -28,6 +28,8 @@ func newBeside(t *testing.T) (s *subscriber, second metering.Range) {
 	return s, s.subscribeBeside()
 }
 
+// subscribeBeside creates the meter seats and a second subscription that bills it, and returns the subscription's
+// period.
 func (s *subscriber) subscribeBeside() (second metering.Range) {
 	s.Helper()
 	second = metering.Range{Start: s.first.Start.AddDate(0, 0, -5), End: s.first.End.AddDate(0, 0, 15)}
@@ -229,6 +231,7 @@ func (s *subscriber) requireAgreement() {
 	require.Equal(s, "100000.11", sum.String(), "3 + 1 + 6 units at 10,000, and 7 + 4 at a cent")
 }
 
+// meterNamed returns the ID of the meter with the slug.
 func meterNamed(s *subscriber, slug string) metering.MeterID {
 	s.Helper()
 	m, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
@@ -378,7 +381,7 @@ func TestTwoSubscriptionsBillAllUsageAfterRandomSteps(t *testing.T) {
 					case 0:
 						s.sendWithTrouble(random)
 					case 1:
-						s.must(s.do.SyncBatch, s.alone())
+						s.must(s.do.SyncBatch, s.batchInput())
 					default:
 						cents = cents.Add(s.useAny(random))
 					}

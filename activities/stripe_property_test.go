@@ -74,6 +74,7 @@ type subscriber struct {
 	answered func() // called when Stripe has answered
 }
 
+// newSubscriber returns a subscriber at a fake of Stripe, one day after the start of the first period.
 func newSubscriber(t *testing.T, store *db.DB, writer *usage.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
 	began := clock.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
 	end := began.AddDate(0, 0, 20)
@@ -146,6 +147,7 @@ func (s *subscriber) settle(ring seal.Keyring) {
 	}
 }
 
+// use ingests random usage since the start of the first period.
 func (s *subscriber) use(t *rapid.T) {
 	until := s.fake.Now()
 	span := rapid.SampledFrom([]metering.Range{{Start: s.first.Start, End: until}, {Start: until.Add(-time.Hour), End: until}}).Draw(t, "when")
@@ -177,20 +179,24 @@ func (s *subscriber) setDecimals(t *rapid.T) {
 // plan reads the customer's state at Stripe, and plans the reports. The read may fail.
 func (s *subscriber) plan(t *rapid.T) {
 	s.meet(t)
-	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who()})
+	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput()})
 	s.fake.Behave(stripetest.Behaviour{})
 	s.known = append(s.known, s.planned(rapid.Bool().Draw(t, "new pass"))...)
 }
 
-func (s *subscriber) who() activities.CustomerInput {
+// customerInput returns the input of activities about the customer.
+func (s *subscriber) customerInput() activities.CustomerInput {
 	return activities.CustomerInput{TenantID: s.tenant, CustomerID: s.customer}
 }
 
+// read reads the customer's state at Stripe.
 func (s *subscriber) read() {
 	s.Helper()
-	s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who()})
+	s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput()})
 }
 
+// planned plans reports, and returns the IDs of the reports to send. With newPass, reports of earlier passes may be
+// replaced.
 func (s *subscriber) planned(newPass bool) (ids []uuid.UUID) {
 	var after int64
 	if newPass {
@@ -198,7 +204,7 @@ func (s *subscriber) planned(newPass bool) (ids []uuid.UUID) {
 		require.NoError(s, err)
 		after = numbers[s.customer]
 	}
-	value, err := s.ExecuteActivity(s.do.PlanReports, activities.PlanReportsInput{CustomerInput: s.who(), After: after})
+	value, err := s.ExecuteActivity(s.do.PlanReports, activities.PlanReportsInput{CustomerInput: s.customerInput(), After: after})
 	require.NoError(s, err)
 	var plan passes.Plan
 	require.NoError(s, value.Get(&plan))
@@ -280,25 +286,29 @@ func (s *subscriber) record(t *rapid.T) {
 	s.unknown = append(s.unknown[:i], s.unknown[i+1:]...)
 }
 
+// count reads Stripe's counts. The read may fail.
 func (s *subscriber) count(t *rapid.T) {
 	s.meet(t)
-	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
+	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput(), Counts: true})
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
 // batch runs a bulk sync for the customer, possibly with a failure.
 func (s *subscriber) batch(t *rapid.T) {
 	s.meet(t)
-	_, _ = s.ExecuteActivity(s.do.SyncBatch, s.alone())
+	_, _ = s.ExecuteActivity(s.do.SyncBatch, s.batchInput())
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-func (s *subscriber) alone() activities.BatchInput {
+// batchInput returns the input of activities for a batch with only this customer.
+func (s *subscriber) batchInput() activities.BatchInput {
 	return activities.BatchInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer}}
 }
 
-func (s *subscriber) closePeriods(*rapid.T) { s.must(s.do.CloseBatch, s.alone()) }
+// closePeriods closes the periods that are due.
+func (s *subscriber) closePeriods(*rapid.T) { s.must(s.do.CloseBatch, s.batchInput()) }
 
+// must executes an activity and requires that it succeeds.
 func (s *subscriber) must(activity, in any) {
 	s.Helper()
 	_, err := s.ExecuteActivity(activity, in)
@@ -361,7 +371,7 @@ func (s *subscriber) quiesce(*rapid.T) {
 				doubt++
 			}
 		}
-		s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
+		s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput(), Counts: true})
 		// The outcome of a report that Stripe dropped is unknown until its invoice is final.
 		if len(open) == 0 || n > 10 && doubt == len(open) {
 			return

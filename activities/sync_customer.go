@@ -32,7 +32,7 @@ type BeginSyncResult struct {
 
 // BeginSync takes all open requests of the customer for a new pass.
 func (a *Activities) BeginSync(ctx context.Context, in CustomerInput) (BeginSyncResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	begun, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
 	return BeginSyncResult{begun.PassID, begun.Requests, begun.After, begun.Reads, begun.Paused, a.pageOf(in.CustomerID)}, err
 }
@@ -47,7 +47,7 @@ type PlanReportsInput struct {
 
 // PlanReports plans and stores the next reports. It also records the excluded meters for the syncs of the pass.
 func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (passes.Plan, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	pass := ledger.Pass{After: in.After, Excluded: in.Excluded}
 	planned, err := a.store.Ledger.Plan(ctx, in.TenantID, in.CustomerID, pass, a.providers.Frame, a.now())
 	if err != nil {
@@ -56,6 +56,7 @@ func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (pass
 	return planOf(planned), a.store.Syncs.Exclude(ctx, in.TenantID, in.CustomerID, in.PassID, planned.Excluded)
 }
 
+// planOf returns the stored plan as the steps of a pass use it.
 func planOf(planned ledger.Planned) passes.Plan {
 	plan := passes.Plan{ReadFirst: planned.ReadFirst, More: planned.More, UpToDate: planned.UpToDate}
 	for _, r := range planned.Send {
@@ -98,12 +99,12 @@ type Unresolved struct {
 // all.
 const unresolvedShown = 10
 
-// FinishSync answers the requests of the pass.
+// FinishSync answers the requests of the pass, and returns the customer's unresolved reconciliations.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
-	defer alive(ctx)()
+	defer sendHeartbeats(ctx)()
 	answer := ledger.Answer{Error: in.Error, Reports: in.Reports}
 	finished, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, in.PassID, answer, a.now())
-	if err := a.metrics.synced(in.Error, finished.Requests, err); err != nil {
+	if err := a.metrics.countSyncs(in.Error, finished.Requests, err); err != nil {
 		return FinishSyncResult{}, err
 	}
 	result := FinishSyncResult{More: finished.More}

@@ -55,6 +55,7 @@ func (f *far) registry() providers.Registry {
 	return providers.Registered(webhook.NewProvider(f), stripe.NewProvider(stripe.New("")))
 }
 
+// bench is a customer of a tenant with a receiver of statements, for tests of single activities.
 type bench struct {
 	*testsuite.TestActivityEnvironment
 	do       *activities.Activities
@@ -97,6 +98,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// useProvider connects the tenant to a receiver of statements at the URL.
 func (b *bench) useProvider(t *testing.T, url string) {
 	t.Helper()
 	sealed, err := b.ring.Seal(b.tenant, seal.ProviderSecret, []byte("the secret"))
@@ -117,13 +119,15 @@ func run[Out any](t *testing.T, b *bench, activity, in any) (out Out) {
 	return out
 }
 
-func (b *bench) who() activities.CustomerInput {
+// customerInput returns the input of activities about the customer.
+func (b *bench) customerInput() activities.CustomerInput {
 	return activities.CustomerInput{TenantID: b.tenant, CustomerID: b.customer}
 }
 
+// plan runs the activity PlanReports for a pass that began after the report with the given number.
 func (b *bench) plan(t *testing.T, after int64) passes.Plan {
 	t.Helper()
-	return run[passes.Plan](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
+	return run[passes.Plan](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.customerInput(), After: after})
 }
 
 // planned returns the report to send. If another period has begun since newBench, it is the report of the oldest
@@ -138,12 +142,12 @@ func (b *bench) planned(t *testing.T) activities.SendReportInput {
 func TestEachActivityMayRunTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	begun := run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who())
+	begun := run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.customerInput())
 	require.Equal(t, 1, begun.Requests)
 	require.False(t, begun.Reads, "there is nothing to read of who takes statements")
-	require.Equal(t, "https://usage.example.com/v1/customers/by-id?id="+b.who().CustomerID.String(), begun.Page)
+	require.Equal(t, "https://usage.example.com/v1/customers/by-id?id="+b.customerInput().CustomerID.String(), begun.Page)
 	former := begun
-	begun = run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who())
+	begun = run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.customerInput())
 	former.PassID = begun.PassID
 	require.Equal(t, former, begun, "a repeat takes the same")
 
@@ -169,7 +173,7 @@ func TestEachActivityMayRunTwice(t *testing.T) {
 		require.Equal(t, report.PeriodEnd, again.Send[0].PeriodStart, "the next period has begun meanwhile")
 	}
 
-	finish := activities.FinishSyncInput{CustomerInput: b.who(), PassID: begun.PassID, Reports: []uuid.UUID{report.ID}}
+	finish := activities.FinishSyncInput{CustomerInput: b.customerInput(), PassID: begun.PassID, Reports: []uuid.UUID{report.ID}}
 	for range 2 {
 		require.False(t, run[activities.FinishSyncResult](t, b, b.do.FinishSync, finish).More)
 	}

@@ -303,6 +303,7 @@ func (b *Books) excludedIn(currency, target string, period Period) ExclusionCode
 	return ExcludedLateCurrency
 }
 
+// period returns the period of the plan that begins at start. It panics if there is none.
 func (p *planner) period(start time.Time) Period {
 	i := slices.IndexFunc(p.periods, func(period Period) bool { return period.Start.Equal(start) })
 	return p.periods[i]
@@ -321,8 +322,8 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 }
 
 // Adjustments returns the adjustments of closed periods that the oldest open period bills, as of Now. Amounts that
-// other target periods bill are not included. Adjustments in a currency that the period's invoice excludes are
-// included. There are none without a provider or without an open period.
+// other target periods bill are not included. Adjustments are included even if their currency differs from that of the
+// period's invoice. There are none without a provider or without an open period.
 func (b *Books) Adjustments() []Line { return linesOf(b.pendingAdjustments()) }
 
 // pendingAdjustments returns the calculations of Adjustments.

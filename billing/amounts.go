@@ -158,8 +158,9 @@ func (p Period) isBilledIn(i invoiced) bool {
 	return i.Subscription == p.Subscription.ID && !i.Period.Intersect(p.Range).Empty()
 }
 
-// compareAmounts sets the figures and the state of a reconciliation from the lines of final invoices. A line that a
-// user lowered at the provider is treated as billed at the amount that Odometer set. A void line bills nothing.
+// compareAmounts sets the figures and the state of a reconciliation from the lines of final invoices. Each line is
+// treated as billed at the amount that Odometer set, even if a user edited the line or its invoice is void. Invoiced
+// contains the amounts on the invoices, without void lines.
 func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
 	void, edited := false, false
 	for _, line := range lines {

@@ -28,6 +28,7 @@ func chargedFacts(t *testing.T) billing.Facts {
 	return f
 }
 
+// addCharged adds a meter with the usage and the price of the first one.
 func addCharged(t *testing.T, f *billing.Facts, id metering.MeterID) {
 	t.Helper()
 	f.Meters = append(f.Meters, metering.Meter{ID: id, Slug: fmt.Sprintf("meter%d", int64(id)), Version: metering.MeterVersion{Status: metering.Complete}})
@@ -84,8 +85,8 @@ func TestLineIsSetToChargeMinusAmountsOfOtherConnections(t *testing.T) {
 	}
 }
 
-// TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled has a meter that was billed in USD by the previous provider. Its
-// price ended after the fact, and the only other price of the customer is in KWD.
+// TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled replaces the provider after it billed a meter in USD. The
+// meter has no price any more, and the customer's only other price is in KWD.
 func TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)

@@ -130,8 +130,9 @@ func (c *calculation) priceAs(theirs ProviderPrice) {
 	}
 }
 
-// otherScale returns the decimals to which quantities of other series are rounded. It returns nil for late usage,
-// because quantities of late usage are differences of rounded totals.
+// otherScale returns the number of decimals to which the quantity billed by other series is rounded before it is
+// deducted; nil: no rounding. It returns nil for late usage: the reported quantities of late usage are differences of
+// rounded totals, so they are deducted unchanged.
 func (c *calculation) otherScale() *int32 {
 	if c.late != nil {
 		return nil
@@ -176,6 +177,7 @@ func (c *calculation) amount() metering.Decimal {
 	return amount
 }
 
+// line returns the line of the calculation, without its breakdown.
 func (c *calculation) line() Line {
 	l := Line{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.total(), Events: c.events, Quantity: c.quantity(),
@@ -195,6 +197,7 @@ func (l *ClosedLine) ownUnits() metering.Decimal {
 	return l.Usage
 }
 
+// inAmounts reports whether the line is billed in amounts.
 func (l *ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
 
 // billedUnits returns the units of the closed line that are billed with the period:

@@ -60,12 +60,14 @@ func (f *Facts) laterPrices(meter metering.MeterID) []time.Time {
 	return all
 }
 
-// KeepsCurrency reports whether p is charged in the currency in which a version of the same price was charged before.
+// KeepsCurrency reports whether previous is a version of the same price as p, is not free, and has the currency of p.
 func (p Price) KeepsCurrency(previous Price) bool {
 	return previous.Version > 0 && previous.SameSeries(p) && !previous.isFree() && previous.Currency == p.Currency
 }
 
-// changedCurrency compares the price of a meter at an instant.
+// changedCurrency compares the currency in which a meter was charged at an instant before the change with the currency
+// of the meter's price after it. changed is false if both are the same, or if the price after the change is missing, is
+// free or keeps its currency.
 func changedCurrency(before, after *Facts, meter metering.MeterID, at time.Time) (c CurrencyChange, changed bool) {
 	previous, _ := before.Customer.PriceAt(meter, before.Prices[meter], at)
 	next, priced := after.Customer.PriceAt(meter, after.Prices[meter], at)

@@ -19,6 +19,7 @@ type currencyCase struct {
 	want         []billing.CurrencyChange
 }
 
+// inCurrency returns p as a price of 1 per unit in the currency, by default of meter 1.
 func inCurrency(currency string, p billing.Price) billing.Price {
 	p.MeterID, p.Version, p.Terms = max(p.MeterID, 1), 9, billing.Terms{OverageRate: metering.Whole(1), Currency: currency}
 	return p

@@ -85,6 +85,7 @@ func (b chargeSteps) modelCharge(name string) Step {
 	return charge
 }
 
+// money returns a step with an amount in the currency of the charge.
 func (b chargeSteps) money(name string, amount metering.Decimal) Step {
 	return Step{Name: name, Amount: amount, Unit: b.currency}
 }
@@ -130,6 +131,7 @@ func (b chargeSteps) divided(of ...Step) []Step {
 	return []Step{charges, b.given(StepPerUnits, metering.Whole(b.price.PerUnits), inUnits)}
 }
 
+// tiers returns the steps of the charged tiers: the unit charges, and their flat fees if there are any.
 func (b chargeSteps) tiers() []Step {
 	var units, fees []Step
 	for _, p := range b.Parts {
@@ -155,6 +157,7 @@ func (b chargeSteps) tiers() []Step {
 	return append(steps, sum)
 }
 
+// fixedFees returns the steps of the fee per counted event. It returns nil if the price has no such fee.
 func (b chargeSteps) fixedFees() []Step {
 	if b.price.FixedFee.IsZero() {
 		return nil

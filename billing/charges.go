@@ -15,7 +15,7 @@ type seriesTotals struct {
 	invoiced struct{ reported, billed metering.Decimal } // units of quantity reports: as reported, and as billed by invoices
 }
 
-// seriesPart is the quantity and amount that one of these series has billed.
+// seriesPart is the part of a seriesTotals that one series has billed.
 type seriesPart struct {
 	series           Series
 	quantity, amount metering.Decimal
@@ -64,7 +64,7 @@ func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal
 	return highest
 }
 
-// inScale returns the quantity, rounded to the decimals of otherScale.
+// inScale returns the quantity billed by other series, rounded as otherScale determines.
 func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 	if scale := c.otherScale(); scale != nil {
 		return Units(quantity, *scale)
@@ -180,8 +180,8 @@ func larger(a, b metering.Decimal) metering.Decimal {
 	return a
 }
 
-// counted returns the provider's total of the reports: their sum if the provider adds reports up, else the value of the
-// last report.
+// counted returns the total that the provider computes from the reports: their sum if the provider adds reports up,
+// else the value of the last report.
 func (s Sums) counted(c Counting) metering.Decimal {
 	if c == Adds {
 		return s.Added
@@ -237,6 +237,7 @@ func (b *Books) charges(period Period) (lines []Line, excluded []Exclusion) {
 // here reports whether the series belongs to the tenant's current connection.
 func (f *Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 
+// connectedTo reports whether c is the tenant's current connection.
 func (f *Facts) connectedTo(c metering.ConnectionID) bool {
 	return f.Connection != nil && c == f.Connection.ID
 }
@@ -246,8 +247,10 @@ func (f *Facts) connectedTo(c metering.ConnectionID) bool {
 // tenant without a provider.
 func (f *Facts) isInCurrentMode(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
 
+// isTest reports whether the connection is in test mode.
 func (f *Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
 
+// inTest reports whether the tenant's current connection is in test mode.
 func (f *Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connection.ID) }
 
 // bills reports whether a provider bills the closed line in the current mode. In the other mode, the period is treated

@@ -115,9 +115,9 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	c.others.parts = append(slices.Clone(c.others.parts), seriesPart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
-// isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. Without a
-// connection, before the first read of the customer, and before the invoice of the subscription is final, this
-// requires that every line that a provider bills was compared with final invoices.
+// isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. If there is no
+// connection, the customer was not read yet, or an invoice that bills the period is not final, every line that a
+// provider bills must have been compared with final invoices.
 func (b *Books) isComplete(p Period) bool {
 	isOtherMode := func(l *ClosedLine) bool { return l.phase == phaseOtherMode }
 	switch {

@@ -43,6 +43,7 @@ func TestPeriodIsStatedAgainIfStatementDiffersFromClosedLine(t *testing.T) {
 	}
 }
 
+// reportsOf returns the planned reports of a period.
 func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 	return slices.DeleteFunc(slices.Clone(p.Reports), func(r billing.Report) bool { return !r.Period.Equal(period.Start) })
 }
@@ -190,6 +191,7 @@ func TestReportOfUnknownOutcomeIsNeitherChargedNorCredited(t *testing.T) {
 	}
 }
 
+// ofMeter returns the series as one of the given meter.
 func ofMeter(id metering.MeterID, r billing.Reported) billing.Reported {
 	r.MeterID = id
 	return r

@@ -46,12 +46,14 @@ func (p *planner) planClosings() {
 	p.compareClosings()
 }
 
+// backfilling reports whether the first backfill of any meter is running.
 func (p *planner) backfilling() bool {
 	return slices.ContainsFunc(p.Meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 }
 
-// compareClosings compares the periods that close with the invoices. If something remains to be reported of these
-// periods, it marks the customer as out of sync: it resets the watermark of the open period.
+// compareClosings compares the periods that close with the final invoices, and adds the results to the plan. If
+// something remains to be reported of these periods, it marks the customer as out of sync: it resets the watermark of
+// the open period.
 func (p *planner) compareClosings() {
 	if len(p.plan.Closings) == 0 {
 		return
@@ -100,8 +102,9 @@ func (p *planner) linesAtClose(period Period) (lines []ClosedLine) {
 	return lines
 }
 
-// closeUnits determines whether a provider that bills quantities bills the line. If so, the line charges the units with
-// the provider's decimals. m is the line's position; nil: the customer's state at the provider is unknown.
+// closeUnits sets in l whether a provider that bills quantities bills the line. If so, it also sets the usage scale,
+// the trial, the provider's own price and the charge for the rounded units. m is the line's position; nil: the
+// customer's state at the provider is unknown.
 func (p *planner) closeUnits(l *ClosedLine, period Period, scale int32, m *position) {
 	l.Billed = p.mayBill(period, l)
 	if m != nil {
@@ -125,8 +128,8 @@ func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 	return period.Subscription.ID != "" && (priced || !p.Connection.Invoices)
 }
 
-// closeAmount determines whether a provider that bills amounts bills the line. m is the line's position; nil: the
-// customer's state at the provider is unknown.
+// closeAmount sets in l whether a provider that bills amounts bills the line. If so, and if the period is a trial, it
+// sets the charge to 0. m is the line's position; nil: the customer's state at the provider is unknown.
 func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
 	if m != nil && m.destination.Excluded.Code != ExcludedNotRead {
@@ -141,8 +144,8 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, m *position) {
 	}
 }
 
-// wasCarried reports whether usage of the open period was reported as late usage. The period was then closed and billed
-// before the ledger was restored from a backup.
+// wasCarried reports whether usage of the closing period was already reported as late usage. That happens if the period
+// was closed and billed before the ledger was restored from a backup.
 func (p *planner) wasCarried(period Period, meter metering.MeterID) bool {
 	return containsAny(p.Reported, func(r *Reported) bool {
 		return r.Late && r.MeterID == meter && r.about(period) && p.isInCurrentMode(r.Connection) && r.Standing.Any

@@ -314,14 +314,14 @@ func TestClosedPeriodStatementShowsCloseAndLateUsage(t *testing.T) {
 	require.EqualValues(t, 1, line.Events)
 	require.Equal(t, "40", line.LateUsage.String())
 	require.Equal(t, "0.2", line.LateCharge.String())
-	require.EqualValues(t, 2, of(line.LateWorking, billing.StepTotal).Events)
+	require.EqualValues(t, 2, stepNamed(line.LateWorking, billing.StepTotal).Events)
 	require.True(t, line.Billed)
 	require.Equal(t, "10.06", line.Working[len(line.Working)-1].Amount.String())
 
 	whole := int32(0)
 	f.Stored[0].Closed[0].Scale = &whole
 	line = billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0]
-	require.Equal(t, "112", of(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
+	require.Equal(t, "112", stepNamed(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
 }
 
 // If all of January was accepted before, a rejected statement of January in this pass does not hold back February's

@@ -14,6 +14,7 @@ const (
 // Values returns all decisions.
 func (Decision) Values() []Decision { return []Decision{Waive, Rebill, WriteOff} }
 
+// decided maps each decision to the state of the reconciliation after it.
 var decided = map[Decision]ReconciliationState{
 	Waive: ReconciliationWaived, Rebill: ReconciliationCarried, WriteOff: ReconciliationWrittenOff,
 }

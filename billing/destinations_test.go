@@ -354,7 +354,7 @@ func TestProviderPricesItsShareOfUnitsAsFirstUnits(t *testing.T) {
 	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, [2]string{"9", "5.4"}, [2]string{reports[0].Quantity.String(), reports[0].Lines[0].Amount.String()})
-	other := of(billing.NewBooks(f).Explain(billing.Periods(f)[0], 1), billing.StepOther)
+	other := stepNamed(billing.NewBooks(f).Explain(billing.Periods(f)[0], 1), billing.StepOther)
 	require.Equal(t, "0.3", other.Amount.String(), "12 would have cost 5.70")
 	require.Empty(t, other.Of, "whatever they cost elsewhere")
 }

@@ -163,10 +163,12 @@ func (by ByDimension) And(other ByDimension) ByDimension {
 	return both
 }
 
+// addAll adds the properties to those of the meter.
 func (by ByDimension) addAll(meter metering.MeterID, properties []string) {
 	by[meter] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(by[meter], properties))))
 }
 
+// add adds the properties on which the terms depend to those of the meter.
 func (by ByDimension) add(meter metering.MeterID, t Terms) {
 	if t.Dimensions != nil {
 		by.addAll(meter, t.Dimensions.By)
@@ -227,6 +229,7 @@ func (d *Dimensions) rateOf(key json.RawMessage) int {
 // unrated is the result of rateOf if no rate charges the usage.
 const unrated = -1
 
+// matches reports whether all properties of Match have an accepted value in values.
 func (p DimensionPrice) matches(values map[string]json.RawMessage) bool {
 	for property, alternatives := range p.Match {
 		if !slices.ContainsFunc(alternatives, func(value metering.Scalar) bool { return value.String() == string(values[property]) }) {

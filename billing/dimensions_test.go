@@ -20,6 +20,7 @@ func byModel(t *testing.T, otherwise string) billing.Terms {
 	return dimensionTerms(t, "", `{"by":["model"],"default":`+otherwise+`,"prices":[{"match":{"model":["large"]},"overage_rate":10},{"match":{"model":["small","tiny"]},"overage_rate":1}]}`)
 }
 
+// byGroup returns usage with a key of dimension values.
 func byGroup(key, units string, events int64) billing.DimensionUsage {
 	u := billing.DimensionUsage{Units: metering.MustDecimal(units), Events: events}
 	if key != "" {
@@ -161,7 +162,7 @@ func TestBreakdownLists100DimensionsAndOneForOthers(t *testing.T) {
 			usage.Dimensions = append(usage.Dimensions, byGroup(fmt.Sprintf("model-%03d", n), strconv.Itoa(n+1), 1))
 		}
 		f.Usage = []billing.Usage{usage}
-		charge := of(billing.NewBooks(f).Explain(billing.Period{Range: february}, 1), billing.StepDefaultCharge)
+		charge := stepNamed(billing.NewBooks(f).Explain(billing.Period{Range: february}, 1), billing.StepDefaultCharge)
 		parts := charge.Of[0].Of
 		require.Len(t, parts, want.steps)
 		require.Equal(t, want.last, parts[len(parts)-1].Amount.String(), groups)

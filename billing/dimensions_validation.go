@@ -18,7 +18,7 @@ const (
 	MaxMatchValues     = 100 // values of one property in one price
 
 	// MaxTermsBytes is the maximum size of the terms of a price as JSON. Terms without dimensions are always
-	// smaller. It fits MaxDimensionPrices prices of 640 bytes.
+	// smaller. The size is enough for MaxDimensionPrices prices of 640 bytes each.
 	MaxTermsBytes = 64 << 10
 )
 
@@ -28,6 +28,8 @@ var rateFields = []string{
 	"model", "included_units", "overage_rate", "unit_price", "per_units", "tiers", "package_size", "package_price", "percent", "fixed_fee",
 }
 
+// validDimensions returns an error if the prices by dimension are invalid or too large, or if the terms also have
+// fields of Rate.
 func (t Terms) validDimensions() error {
 	d := t.Dimensions
 	if d == nil {
@@ -50,6 +52,7 @@ func (t Terms) validDimensions() error {
 	return nil
 }
 
+// validBy returns an error if By is empty or too long, or contains an invalid or repeated property.
 func (d *Dimensions) validBy() error {
 	if n := len(d.By); n == 0 || n > metering.MaxGroupByKeys {
 		return metering.Invalid("body.dimensions.by", "must contain 1 to %d properties of the meter's group_by", metering.MaxGroupByKeys)
@@ -66,6 +69,8 @@ func (d *Dimensions) validBy() error {
 	return nil
 }
 
+// validPrices returns an error for the first price that is invalid, or that never applies because an earlier price
+// covers it.
 func (d *Dimensions) validPrices(currency string) error {
 	if n := len(d.Prices); n == 0 || n > MaxDimensionPrices {
 		return metering.Invalid("body.dimensions.prices", "must contain 1 to %d prices", MaxDimensionPrices)
@@ -108,6 +113,7 @@ func BesideDimensions(field string) error {
 	return metering.Invalid("body."+field, "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default")
 }
 
+// validMatch returns an error if match is empty, names a property that is not in By, or has invalid or repeated values.
 func (d *Dimensions) validMatch(at string, match map[string][]metering.Scalar) error {
 	if len(match) == 0 {
 		return metering.Invalid(at, "must name values of at least one property of dimensions.by; use dimensions.default for all other usage")

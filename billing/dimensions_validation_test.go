@@ -116,6 +116,8 @@ func TestRateFieldsBesideDimensionsAreRefused(t *testing.T) {
 	require.NoError(t, dimensionTerms(t, `,"base_price":1,"minimum_charge":2,"maximum_charge":3`, dimensions).Validate())
 }
 
+// requireRefused requires that Validate refuses the terms with an error for the field. If field is empty, the terms
+// must be valid.
 func requireRefused(t *testing.T, terms billing.Terms, field, message string) {
 	t.Helper()
 	err := terms.Validate()

@@ -201,6 +201,7 @@ func (c *calculation) otherDeductions() []Step {
 	return []Step{units, other}
 }
 
+// units returns a step for each part, with its units.
 func (e seriesTotals) units() []Step {
 	steps := make([]Step, len(e.parts))
 	for i, p := range e.parts {

@@ -21,7 +21,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	t.Parallel()
 	w := workings{seen: make(map[string]int)}
 	for seed := range uint64(120) {
-		l := live(seed, script(seed), circumstances{look: w.look})
+		l := live(seed, script(seed), circumstances{look: w.checkBreakdowns})
 		require.Empty(t, l.failure, "SEED=%d", seed)
 	}
 	for _, what := range []string{
@@ -35,37 +35,40 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 // workings counts, by name, the steps that the test has recomputed and the comparisons that it has made.
 type workings struct{ seen map[string]int }
 
-func (w workings) look(l *life) {
+// checkBreakdowns checks the breakdowns of all statements, planned reports and preview lines of the life's current
+// facts.
+func (w workings) checkBreakdowns(l *life) {
 	f := l.facts(l.now, l.number)
 	statements := make(map[int64]billing.Statement)
 	for _, p := range billing.ExpectedPeriods(f) {
 		s := billing.NewBooks(f).StatementOf(p)
 		statements[p.Start.UnixMicro()] = s
-		w.stated(l, f, s)
+		w.checkStatement(l, f, s)
 	}
 	for _, r := range billing.NewBooks(f).Plan().Reports {
 		if r.Destination.Window == "" {
-			w.planned(l, r, statements)
+			w.checkReport(l, r, statements)
 		}
 	}
-	w.previewed(l, f, statements)
+	w.checkPreview(l, f, statements)
 }
 
-func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
+// checkStatement recomputes the breakdowns of a statement, and compares its amounts with them.
+func (w workings) checkStatement(l *life, f billing.Facts, s billing.Statement) {
 	for _, line := range s.Lines {
 		w.recount(l, line.Working)
 		if line.LateWorking != nil {
 			w.seen["late"]++
 			w.recount(l, line.LateWorking)
-			w.same(l, "late usage", line.LateCharge, amountOf(line.LateWorking))
+			w.checkSame(l, "late usage", line.LateCharge, amountOf(line.LateWorking))
 		}
 		if s.ClosedAt != nil {
 			w.seen["closed"]++
 		}
-		w.same(l, "the statement's amount", line.Amount, line.Working[len(line.Working)-1].Amount)
-		w.same(l, "the statement's charge", line.Charge, of(line.Working, billing.StepCharge).Amount)
-		units, events := of(line.Working, billing.StepUsage).Amount, line.Events
-		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
+		w.checkSame(l, "the statement's amount", line.Amount, line.Working[len(line.Working)-1].Amount)
+		w.checkSame(l, "the statement's charge", line.Charge, stepNamed(line.Working, billing.StepCharge).Amount)
+		units, events := stepNamed(line.Working, billing.StepUsage).Amount, line.Events
+		if rounded := stepNamed(line.Working, billing.StepUnits); rounded.Name != "" {
 			units, events = rounded.Amount, 0
 		}
 		groups := l.groups(line.MeterID, s.Period.Range)
@@ -73,7 +76,7 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 			groups = l.closedGroups[l.key(line.MeterID, s.Period.Start)]
 		}
 		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, countedUsage{rational(units), events, groups})
-		if of(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
+		if stepNamed(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
 			oracle = new(big.Rat)
 		}
 		if (line.PriceVersion > 0 || line.Price != nil) && rational(line.Charge).Cmp(oracle) != 0 {
@@ -85,10 +88,10 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 	}
 }
 
-// planned compares the lines of a report with the breakdown in the statement of the same period.
-func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
+// checkReport compares the lines of a planned report with the breakdown in the statement of the same period.
+func (w workings) checkReport(l *life, r billing.Report, statements map[int64]billing.Statement) {
 	w.seen[string(r.Kind)]++
-	w.verified(l, r)
+	w.checkVerification(l, r)
 	start := r.Of.Start
 	if r.Kind == billing.ChargeReport && r.Late {
 		start = r.Window.Start
@@ -102,17 +105,17 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 		stated := statements[start.UnixMicro()].Lines[i]
 		if line.Closed.IsZero() && statements[start.UnixMicro()].ClosedAt != nil { // several series can bill parts of a closed line
 			w.seen["reported on"]++
-			w.same(l, "the usage that is reported on", line.Usage, of(stated.Working, billing.StepUsage).Amount)
+			w.checkSame(l, "the usage that is reported on", line.Usage, stepNamed(stated.Working, billing.StepUsage).Amount)
 			continue
 		}
 		if line.Closed.IsZero() {
-			w.same(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
-			if trial := of(stated.Working, billing.StepTrial); trial.Name != "" { // in a trial, reports have Odometer's price, so that no other connection charges these units
-				w.same(l, "the planned charge in a trial", line.Charge, billing.RoundMoney(trial.Amount, line.Currency))
+			w.checkSame(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
+			if trial := stepNamed(stated.Working, billing.StepTrial); trial.Name != "" { // in a trial, reports have Odometer's price, so that no other connection charges these units
+				w.checkSame(l, "the planned charge in a trial", line.Charge, billing.RoundMoney(trial.Amount, line.Currency))
 				continue
 			}
-			w.same(l, "the planned amount", line.Amount, amountOf(stated.Working))
-			w.same(l, "the planned charge", line.Charge, stated.Charge)
+			w.checkSame(l, "the planned amount", line.Amount, amountOf(stated.Working))
+			w.checkSame(l, "the planned charge", line.Charge, stated.Charge)
 			continue
 		}
 		w.seen["adjusts"]++
@@ -120,17 +123,17 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 		for _, s := range stated.Working {
 			if s.Name == billing.StepAdjustment && s.Closed.Start.Equal(line.Closed) {
 				amount = s.Amount
-				w.same(l, "the planned quantity of late usage", line.Quantity, quantityOf(s.Of))
+				w.checkSame(l, "the planned quantity of late usage", line.Quantity, quantityOf(s.Of))
 			}
 		}
 		if stated.Currency == line.Currency {
-			w.same(l, "the planned adjustment", line.Amount, amount)
+			w.checkSame(l, "the planned adjustment", line.Amount, amount)
 		}
 	}
 }
 
-// verified checks that a receiver of a statement recomputes the same amounts with client.VerifyStatement.
-func (w workings) verified(l *life, r billing.Report) {
+// checkVerification checks that a receiver of a statement recomputes the same amounts with client.VerifyStatement.
+func (w workings) checkVerification(l *life, r billing.Report) {
 	if r.Kind != billing.StatementReport {
 		return
 	}
@@ -147,7 +150,8 @@ func (w workings) verified(l *life, r billing.Report) {
 	}
 }
 
-func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billing.Statement) {
+// checkPreview recomputes the breakdowns of the preview, and compares them with the statement of the current period.
+func (w workings) checkPreview(l *life, f billing.Facts, statements map[int64]billing.Statement) {
 	current := statements[billing.CurrentPeriod(f).Start.UnixMicro()]
 	for _, line := range billing.NewBooks(f).Preview() {
 		if line.Excluded.Code == billing.ExcludedBackfilling {
@@ -155,10 +159,10 @@ func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billi
 		}
 		w.recount(l, line.Working)
 		if line.LateFor != nil {
-			w.same(l, "the preview of late usage", line.Amount, amountOf(line.Working))
+			w.checkSame(l, "the preview of late usage", line.Amount, amountOf(line.Working))
 			continue
 		}
-		w.same(l, "the previewed amount", line.Amount, firstOf(line.Working, billing.StepExact, billing.StepProvider).Sub(of(line.Working, billing.StepTrial).Amount))
+		w.checkSame(l, "the previewed amount", line.Amount, firstOf(line.Working, billing.StepExact, billing.StepProvider).Sub(stepNamed(line.Working, billing.StepTrial).Amount))
 		for _, s := range current.Lines {
 			if s.MeterID == line.MeterID && current.ClosedAt == nil {
 				w.seen["previewed"]++
@@ -170,14 +174,15 @@ func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billi
 	}
 }
 
-func (w workings) same(l *life, what string, a, b metering.Decimal) {
+// checkSame fails the life if a figure differs from the result of its breakdown.
+func (w workings) checkSame(l *life, what string, a, b metering.Decimal) {
 	if !a.Equal(b) {
 		l.failf("%s is %s, and by its working %s", what, a, b)
 	}
 }
 
-// of returns the first step with a name, or an empty step.
-func of(steps []billing.Step, name string) (s billing.Step) {
+// stepNamed returns the first step with a name, or an empty step.
+func stepNamed(steps []billing.Step, name string) (s billing.Step) {
 	if i := slices.IndexFunc(steps, func(s billing.Step) bool { return s.Name == name }); i >= 0 {
 		s = steps[i]
 	}
@@ -187,17 +192,20 @@ func of(steps []billing.Step, name string) (s billing.Step) {
 // firstOf returns the amount of the first of the named steps that exists. It panics if none exists.
 func firstOf(steps []billing.Step, names ...string) metering.Decimal {
 	for _, name := range names {
-		if s := of(steps, name); s.Name != "" {
+		if s := stepNamed(steps, name); s.Name != "" {
 			return s.Amount
 		}
 	}
 	panic(fmt.Sprintf("there is no %v in %+v", names, steps))
 }
 
+// amountOf returns the amount of a breakdown. Without deductions, this is the charge.
 func amountOf(steps []billing.Step) metering.Decimal {
 	return firstOf(steps, billing.StepAmount, billing.StepCharge)
 }
 
+// quantityOf returns the units that a breakdown bills. Without deductions, these are the reported units, else the
+// usage.
 func quantityOf(steps []billing.Step) metering.Decimal {
 	return firstOf(steps, billing.StepQuantity, billing.StepUnits, billing.StepUsage)
 }
@@ -273,7 +281,7 @@ func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 				want = new(big.Rat) // a line that is billed in amounts is never negative
 			}
 		case billing.StepAdjustment:
-			if of(s.Of, billing.StepPart).Name != "" { // of a closed target period, which has reported parts
+			if stepNamed(s.Of, billing.StepPart).Name != "" { // of a closed target period, which has reported parts
 				want = w.sum(l, s.Of)
 			} else {
 				w.recount(l, s.Of)
@@ -373,6 +381,7 @@ func (w workings) lines(l *life, s billing.Step) *big.Rat {
 	return sum
 }
 
+// sum adds up the amounts of the parts of a step, and checks that each part names its series.
 func (w workings) sum(l *life, parts []billing.Step) *big.Rat {
 	sum := new(big.Rat)
 	for _, p := range parts {
@@ -436,9 +445,9 @@ func TestLineBreakdownShowsEachStep(t *testing.T) {
 	}), text(stated.Working))
 	require.Equal(t, metering.MeterVersionID(7), stated.Working[0].MeterVersion)
 	require.Equal(t, int64(5), stated.Working[0].Events)
-	require.Equal(t, 3, of(stated.Working, billing.StepRate).PriceVersion)
-	require.Equal(t, former, *of(stated.Working, billing.StepOther).Of[0].Series)
-	adjustment := of(stated.Working, billing.StepAdjustment)
+	require.Equal(t, 3, stepNamed(stated.Working, billing.StepRate).PriceVersion)
+	require.Equal(t, former, *stepNamed(stated.Working, billing.StepOther).Of[0].Series)
+	adjustment := stepNamed(stated.Working, billing.StepAdjustment)
 	require.Equal(t, january, *adjustment.Closed)
 	require.Equal(t, billing.ReasonLate, adjustment.Reason)
 	require.Equal(t, []string{
@@ -452,7 +461,7 @@ func TestLineBreakdownShowsEachStep(t *testing.T) {
 	require.Equal(t, "0.06", preview[1].Amount.String())
 	open := billing.OpenPeriods(facts)
 	charges := billing.OpenCharges(facts, open[len(open)-1])
-	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
+	require.Equal(t, stepNamed(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
 
 	// A destination that takes tenths of a unit charges for tenths, and so does the statement.
 	facts.Connection = &billing.Connection{ID: second}

@@ -41,7 +41,7 @@ type Facts struct {
 	Counted    []EventCount     // event counts for open periods
 	Reported   []Reported       // reports of the schedule, by series and meter
 	Beside     []Reported       // reports of the customer's other schedules, which the same invoices may bill
-	Statements []Sent           // last and last accepted statement of each incomplete period, at this connection
+	Statements []Sent           // last statement, and last accepted one, of each incomplete period, at this connection
 	Finalized  []Sent           // reports that finalize standalone invoices of incomplete periods
 	Open       []Open           // outstanding reports, oldest first
 }

@@ -85,6 +85,7 @@ func billedWith(p *billing.Period, units string) {
 	p.Closed[0].Reconciled = &billing.Reconciliation{Period: p.Start, MeterID: 1, Billed: metering.MustDecimal(units), State: billing.ReconciliationCarried}
 }
 
+// used returns the total usage of the meter in a period.
 func used(r metering.Range, total string) billing.Usage {
 	return billing.Usage{Period: r.Start, MeterID: 1, Total: metering.MustDecimal(total), Events: 1}
 }
@@ -363,9 +364,9 @@ func TestLatePolicyChangeDoesNotAffectEarlierBookings(t *testing.T) {
 	require.Len(t, late, 1)
 	require.Equal(t, "5", late[0].Amount.String())
 	working := billing.NewBooks(f).Explain(f.Stored[2], 1)
-	adjustment := of(working, billing.StepAdjustment)
-	require.Equal(t, "1", of(adjustment.Of, billing.StepOnly).Amount.String())
-	require.Equal(t, "200", of(adjustment.Of, billing.StepOnlyUnits).Amount.String())
+	adjustment := stepNamed(working, billing.StepAdjustment)
+	require.Equal(t, "1", stepNamed(adjustment.Of, billing.StepOnly).Amount.String())
+	require.Equal(t, "200", stepNamed(adjustment.Of, billing.StepOnlyUnits).Amount.String())
 }
 
 // rescaled returns the bookings with their decimals in the shortest form.

@@ -46,6 +46,7 @@ type HoldReason struct {
 	Response string            `json:"response,omitempty"` // of the provider, without its message text
 }
 
+// reasons returns a reason for each code, except "".
 func reasons(codes ...HoldCode) (all []HoldReason) {
 	for _, code := range codes {
 		if code != "" {
@@ -55,6 +56,7 @@ func reasons(codes ...HoldCode) (all []HoldReason) {
 	return all
 }
 
+// differs returns the reason for two figures that differ: Odometer's and the provider's.
 func differs(code HoldCode, meter metering.MeterID, ours, theirs metering.Decimal) HoldReason {
 	return HoldReason{Code: code, MeterID: meter, Ours: &ours, Theirs: &theirs}
 }
@@ -66,6 +68,7 @@ func (r HoldReason) Text(meter string) Text {
 	return text
 }
 
+// number returns the decimal as text for messages.
 func number(d *metering.Decimal) string {
 	if d == nil {
 		return "an unknown number"
@@ -110,11 +113,13 @@ func (l DraftLine) isUnchangedIn(later DraftLine) bool {
 // usageLine identifies the metered lines of a subscription item at one price.
 type usageLine struct{ item, price string }
 
+// usageLines holds the total of the metered lines of a usageLine.
 type usageLines struct {
 	meter            metering.MeterID
 	quantity, amount metering.Decimal
 }
 
+// usage returns the totals of the metered lines, by subscription item and price.
 func (d Draft) usage() map[usageLine]usageLines {
 	all := map[usageLine]usageLines{}
 	for _, l := range d.Lines {
@@ -230,6 +235,7 @@ var expectedAfterEnd = []ExclusionCode{
 	ExcludedPeriodOver, ExcludedNoWindow, ExcludedInvoiceFinal, ExcludedBeforeSubscription, ExcludedLateCurrency, ExcludedLineFinal, ExcludedNoInvoiceLine, ExcludedTooManyLines,
 }
 
+// bills reports whether a line of the draft bills the meter.
 func (d Draft) bills(meter metering.MeterID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.MeterID == meter })
 }
@@ -273,6 +279,8 @@ func (f HoldFacts) otherPrice(l DraftLine) bool {
 	})
 }
 
+// chargeOf compares the amount of a draft's line with the charge report that set the line. It returns a reason if the
+// report is unknown or has another amount, else nil.
 func (f HoldFacts) chargeOf(report uuid.UUID, amount metering.Decimal) []HoldReason {
 	reported, known := f.Charges[report]
 	switch {

@@ -106,7 +106,8 @@ type HeldLine struct {
 	Outstanding bool // the outcome of a report is not known yet
 }
 
-// HeldSync is the customer's last sync since the one that was requested for a hold after the grace.
+// HeldSync is the customer's newest successful sync since the hold requested a sync. If no sync has succeeded since, it
+// is the newest one.
 type HeldSync struct {
 	Status   metering.SyncStatus // "": no sync was requested
 	Excluded []Exclusion
@@ -140,7 +141,8 @@ type HoldDecision struct {
 	Until    time.Time // no action is needed before this time; zero: compare again at the usual interval
 }
 
-// maxAlarm is the longest time after the grace during which missing counts and reports are late, but no disagreement.
+// maxAlarm is the maximum time after the grace for which missing counts and reports are treated as late. After that
+// time, they are treated as a disagreement.
 const maxAlarm = time.Hour
 
 // alarmAt returns the time from which missing counts and reports are a disagreement.
@@ -179,7 +181,7 @@ func (f HoldFacts) isHeld() bool {
 	return f.Hold.State.Taken() || f.Hold.State.Outstanding() && f.Hold.State != Planned && f.Draft.FinalizesAt.Equal(f.Deadline)
 }
 
-// settle adds the outcomes that the held draft shows to the decision.
+// settle adds to the decision the outcomes of the hold report and the release report that the held draft shows.
 func (f HoldFacts) settle(d HoldDecision) HoldDecision {
 	if f.Hold.State.Outstanding() {
 		d.Settle = append(d.Settle, Resolved{f.Hold.ID, Accepted})
@@ -212,8 +214,8 @@ func (f HoldFacts) compare() HoldDecision {
 	return d
 }
 
-// release returns the decision to release the draft. If the provider refused an earlier release, the hold disagrees,
-// and the release is sent again.
+// release returns the decision to release the draft. If the provider refused the last release, the state is
+// HoldDisagrees, and another release is sent. A withdrawn release does not count as refused.
 func (f HoldFacts) release() HoldDecision {
 	d := HoldDecision{State: HoldReleasing, Release: true}
 	if f.Release.State == Rejected && f.Release.Response != Withdrawn {
@@ -234,8 +236,8 @@ func (f HoldFacts) final() HoldDecision {
 	return f.end(HoldFinalized, HoldFinalizedThere)
 }
 
-// end returns the decision that ends the hold in the given state. The state shows whether the outstanding hold and
-// release requests arrived.
+// end returns the decision that ends the hold in the given state. The state also shows whether an outstanding hold or
+// release arrived, so the decision settles these reports.
 func (f HoldFacts) end(state HoldState, code HoldCode) HoldDecision {
 	d := HoldDecision{State: state, Reasons: reasons(code)}
 	if f.Hold.State.Outstanding() {
@@ -247,6 +249,7 @@ func (f HoldFacts) end(state HoldState, code HoldCode) HoldDecision {
 	return d
 }
 
+// outcome returns Accepted for a request that arrived at the provider, else Rejected.
 func outcome(arrived bool) State {
 	if arrived {
 		return Accepted

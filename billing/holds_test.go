@@ -44,6 +44,7 @@ func agreeing() billing.HoldFacts {
 	}
 }
 
+// codesOf returns the codes of the decision's reasons.
 func codesOf(d billing.HoldDecision) (codes []billing.HoldCode) {
 	for _, r := range d.Reasons {
 		codes = append(codes, r.Code)

@@ -64,4 +64,5 @@ func halfUnits(n int64, currency string) metering.Decimal {
 	return metering.Whole(n).Mul(half)
 }
 
+// absolute returns the decimal without its sign.
 func absolute(d metering.Decimal) metering.Decimal { return larger(d, negative(d)) }

@@ -203,9 +203,9 @@ func TestCreditOfTargetPeriodIsNotRepeated(t *testing.T) {
 
 	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.25", "-25")}
 	require.Equal(t, "-0.25", billing.NewBooks(f).Adjustments()[0].Quantity.String())
-	adjustment := of(billing.NewBooks(f).StatementOf(billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
-	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepOtherUnits).Amount.String(), "its working says the same")
-	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepQuantity).Amount.String())
+	adjustment := stepNamed(billing.NewBooks(f).StatementOf(billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
+	require.Equal(t, "-0.25", stepNamed(adjustment.Of, billing.StepOtherUnits).Amount.String(), "its working says the same")
+	require.Equal(t, "-0.25", stepNamed(adjustment.Of, billing.StepQuantity).Amount.String())
 }
 
 // A trial costs nothing: neither its 10 reported units, nor 2 units that were not reported in time, nor 3 late units.
@@ -227,8 +227,8 @@ func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 	late, known := billing.NewBooks(f).StatementOf(f.Stored[0]).Line(1)
 	require.True(t, known)
 	require.Equal(t, "0", late.LateCharge.String())
-	require.Equal(t, "1500", of(late.LateWorking, billing.StepTrial).Amount.String())
-	require.Equal(t, "5", of(late.LateWorking, billing.StepQuantity).Amount.String())
+	require.Equal(t, "1500", stepNamed(late.LateWorking, billing.StepTrial).Amount.String())
+	require.Equal(t, "5", stepNamed(late.LateWorking, billing.StepQuantity).Amount.String())
 
 	f.Stored[0].Closed[0].Trial = false
 	f.Stored[0].Closed[0].Charge = metering.Whole(1000)
@@ -467,8 +467,8 @@ func TestBreakdownShowsFreeUnitsThatAreOnlyReported(t *testing.T) {
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 1, Units: metering.Whole(54), Charge: metering.Whole(10), OnlyReported: metering.Whole(4)}}
 	late := billing.NewBooks(f).Preview()[1]
 	require.Equal(t, "6", late.Usage.String())
-	require.Equal(t, "4", of(late.Working, billing.StepOnlyUnits).Amount.String())
-	require.Equal(t, "0", of(late.Working, billing.StepOnly).Amount.String())
+	require.Equal(t, "4", stepNamed(late.Working, billing.StepOnlyUnits).Amount.String())
+	require.Equal(t, "0", stepNamed(late.Working, billing.StepOnly).Amount.String())
 }
 
 // Units that a closed period's invoices lack are billed later even if they cost nothing.

@@ -247,7 +247,7 @@ func TestStatementBillsUnitsMissingOnOtherConnectionsInvoices(t *testing.T) {
 		f.Reported, f.Invoices = []billing.Reported{r}, []billing.Invoice{renewal(metering.Whole(invoiced).String())}
 		working := billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Working
 		return [3]string{
-			of(working, billing.StepQuantity).Amount.String(), of(working, billing.StepOther).Amount.String(), of(working, billing.StepAmount).Amount.String(),
+			stepNamed(working, billing.StepQuantity).Amount.String(), stepNamed(working, billing.StepOther).Amount.String(), stepNamed(working, billing.StepAmount).Amount.String(),
 		}
 	}
 	require.Equal(t, [3]string{"5", "700", "500"}, left(1000, 7))

@@ -126,6 +126,7 @@ func (t Terms) perUnits(price metering.Decimal) metering.Decimal {
 	return new(Charged).divide(price, t.PerUnits)
 }
 
+// chargeTiers computes the charge of the tiers for c.Rest, with the flat fees.
 func (t Terms) chargeTiers(c *Charged) {
 	if c.Parts = t.graduated(c.Rest); t.Model == ModelVolume {
 		last := c.Parts[len(c.Parts)-1].Tier
@@ -155,6 +156,7 @@ func (t Terms) graduated(units metering.Decimal) (parts []ChargedPart) {
 	return parts
 }
 
+// part returns the charge of units in a tier.
 func (t Terms) part(tier int, units metering.Decimal) ChargedPart {
 	of := t.Tiers[tier]
 	return ChargedPart{tier, units, of.UnitPrice, units.Mul(of.UnitPrice), of.FlatFee}

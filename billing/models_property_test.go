@@ -85,6 +85,7 @@ func referenceUsageCharge(t billing.Terms, units *big.Rat, events int64) *big.Ra
 	return charge
 }
 
+// boundBelow returns the bound of the tier below tier n, or 0 for the first tier.
 func boundBelow(tiers []billing.Tier, n int) *big.Rat {
 	if n == 0 {
 		return new(big.Rat)

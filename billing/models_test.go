@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// upTo returns a tier. bound "" stands for the last tier, without a bound.
 func upTo(bound, unitPrice, flatFee string) billing.Tier {
 	tier := billing.Tier{UnitPrice: metering.MustDecimal(unitPrice), FlatFee: metering.MustDecimal(flatFee)}
 	if bound != "" {
@@ -110,6 +111,7 @@ func TestTheBreakdownOfEachModel(t *testing.T) {
 	}
 }
 
+// nested returns the steps as text, each followed by its parts.
 func nested(steps []billing.Step) string {
 	lines := text(steps)
 	for i, s := range steps {

@@ -26,7 +26,7 @@ func OwnInvoiceOf(stream int) string {
 	return OwnInvoice + "/" + strconv.Itoa(stream)
 }
 
-// IsOwnInvoice reports whether OwnInvoiceOf has returned the subscription ID.
+// IsOwnInvoice reports whether the subscription ID is a result of OwnInvoiceOf.
 func IsOwnInvoice(subscription string) bool {
 	return subscription == OwnInvoice || strings.HasPrefix(subscription, OwnInvoice+"/")
 }
@@ -149,7 +149,8 @@ func (b *Books) standaloneCurrency(p Period) string {
 }
 
 // planFinalization plans the finalization of a closed period's standalone invoice, once no more lines are added to it.
-// A period without lines has no standalone invoice.
+// It sets open while the finalization has to wait, is outstanding, or was refused in this pass. A period without lines
+// has no standalone invoice.
 func (p *planner) planFinalization(period Period) {
 	if !period.IsStandalone() || period.ClosedAt == nil {
 		return

@@ -23,3 +23,15 @@ func PlanAt(assignments []Assignment, t time.Time) metering.PlanID {
 	}
 	return in.PlanID
 }
+
+// PlanStart returns the time from which a plan assignment applies by default, so that each billing schedule of the
+// customer is charged at the plan's prices from its next period on.
+func PlanStart(schedules []Facts) time.Time {
+	earliest := nextStart(schedules, CurrentPeriod(schedules[0]))
+	for _, feed := range schedules[0].Feeds {
+		if start := PriceStart(schedules, feed.MeterID); start.Before(earliest) {
+			earliest = start
+		}
+	}
+	return earliest
+}

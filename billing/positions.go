@@ -36,8 +36,9 @@ func (p *planner) positionsOf(period Period) (all []*position) {
 }
 
 // positionOf returns the position of a meter. It puts the series of the destination in own. It deducts all other series
-// of the meter: those of another connection, customer, target, method or subscription period. common is the currency of
-// meters without a price that were not billed in the period.
+// of the meter: those of another connection, customer, target, method or subscription period. It sets open while such a
+// series at the current connection has a report that is planned or being sent. common is the currency of meters without
+// a price that were not billed in the period.
 func (p *planner) positionOf(period Period, meter metering.Meter, common string) *position {
 	m := &position{
 		planner: p, period: period, part: period.Intersect(period.Subscription.Range),

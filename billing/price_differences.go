@@ -43,6 +43,7 @@ func (t Terms) providerForm() (f providerForm, without string) {
 	return providerForm{model: ModelGraduated, tiers: merged(t.fromZero(t.unitTiers()))}, ""
 }
 
+// packageForm does the work of providerForm for the model package.
 func (t Terms) packageForm() (f providerForm, without string) {
 	switch {
 	case !t.BasePrice.IsZero():
@@ -53,6 +54,8 @@ func (t Terms) packageForm() (f providerForm, without string) {
 	return providerForm{model: ModelPackage, packageSize: t.PackageSize, packagePrice: t.PackagePrice}, ""
 }
 
+// volumeForm does the work of providerForm for the model volume. It adds the base price to the flat fee of each tier,
+// because only one tier is charged.
 func (t Terms) volumeForm() (f providerForm, without string) {
 	if !t.IncludedUnits.IsZero() {
 		return f, "included_units with the model volume"
@@ -136,6 +139,7 @@ func (t Terms) FirstDifference(theirs Terms) string {
 	return "" // no further tiers: only a last tier has no bound, and the compared bounds are equal
 }
 
+// differenceInTier describes the first difference between two tiers. It returns "" if they are equal.
 func differenceInTier(ours, theirs Tier) string {
 	switch {
 	case !ours.UnitPrice.Equal(theirs.UnitPrice):
@@ -148,6 +152,7 @@ func differenceInTier(ours, theirs Tier) string {
 	return ""
 }
 
+// boundText returns the bound of a tier as text; "null" if the tier has none.
 func boundText(upTo *metering.Decimal) string {
 	if upTo == nil {
 		return "null"
@@ -155,6 +160,7 @@ func boundText(upTo *metering.Decimal) string {
 	return upTo.String()
 }
 
+// differing returns the text for a field with different values.
 func differing(field, ours, theirs string) string {
 	return fmt.Sprintf("%s is %s in Odometer and %s at the provider", field, ours, theirs)
 }

@@ -96,6 +96,7 @@ func startsSince(versions []Price, t time.Time) []time.Time {
 	return all
 }
 
+// ownPriceAt returns the version of a customer's own price of a meter that is in force at t.
 func ownPriceAt(own []Price, meter metering.MeterID, t time.Time) (in Price, ok bool) {
 	return inForce(own, t, func(p *Price) bool { return p.MeterID == meter })
 }

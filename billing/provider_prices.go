@@ -173,8 +173,8 @@ func (l Linked) Differences() (all []PriceDifference) {
 	return all
 }
 
-// Validate returns an error for the field if the currency of our price of a meter differs from the provider's, now or
-// later. The amount that such a customer owes could not be determined.
+// Validate returns an error for the field if the currency of our price of a meter differs from that of the provider's
+// price, now or later. With such prices, the amount that the customer owes could not be determined.
 func (l Linked) Validate(field string) error {
 	f := Facts{Now: l.Now, Customer: Customer{Plans: l.Plans, Prices: l.Own}, Prices: l.Prices}
 	for _, m := range l.Meters {

@@ -44,6 +44,7 @@ func (m *position) reportUnits() {
 	}
 }
 
+// sum returns the total usage of the hours.
 func sum(hours []HourUsage) (total metering.Decimal) {
 	for _, h := range hours {
 		total = total.Add(h.Total)
@@ -236,6 +237,7 @@ func windowsOf(period, part metering.Range, g metering.Granularity, now time.Tim
 	return windows
 }
 
+// widthOf returns the length of a usage window of the granularity.
 func widthOf(g metering.Granularity) time.Duration {
 	if g == metering.Day {
 		return 24 * time.Hour

@@ -12,6 +12,7 @@ type table[C ~string] []struct {
 	Text
 }
 
+// codes returns the codes of the table, in its order.
 func (t table[C]) codes() []C {
 	all := make([]C, len(t))
 	for i, row := range t {
@@ -86,7 +87,8 @@ var exclusions = table[ExclusionCode]{
 	}},
 }
 
-// The messages of holdReasons contain {meter}, {ours}, {theirs} and {response}.
+// holdReasons lists the codes of held invoices. HoldReason.Text replaces the placeholders {meter}, {ours}, {theirs} and
+// {response} in the messages.
 var holdReasons = table[HoldCode]{
 	{HoldNotCounted, Text{
 		"{meter}: the provider has accepted {ours} units and has counted {theirs}",

@@ -133,8 +133,9 @@ func (b *Books) resolveOpen(planned bool) (found bool) {
 	return found
 }
 
-// outcome returns the outcome of a report that final invoices show: they bill the quantity with the report or without
-// it. A report that was never sent is on no invoice. outcome returns "" if the invoices do not show the outcome.
+// outcome returns the outcome of a report that final invoices show, and sets it in the report's series. It returns ""
+// if the invoices do not show the outcome. Invoices bill the quantity either with the report or without it. A report
+// that was never sent is on no invoice.
 func (b *Books) outcome(o Open) State {
 	for i := range b.Reported {
 		if r := &b.Reported[i]; r.Last == o.ID && r.Line != nil {
@@ -244,9 +245,9 @@ func (f *Facts) covering(p Period, meter metering.MeterID, invoices []invoiced) 
 	})
 }
 
-// addSurplus adds the units that the invoice bills beyond the accepted ones. Up to the number of units that the period
-// lacks, they are added to the billed units. In the last period that the invoice concerns, the rest is added to the
-// unexplained units.
+// addSurplus adds the invoice's surplus to the reconciliation: the units that it bills beyond the accepted ones
+// (i.more). Up to the number of units that the period lacks, units are moved from the surplus to the billed units. In
+// the last period that the invoice concerns, the rest is added to the unexplained units.
 func (b *Books) addSurplus(r *Reconciliation, p Period, i invoiced) {
 	mine := smaller(b.missing(i.Invoice, p, *r), notNegative(i.more[r.MeterID]))
 	r.Billed, r.Invoiced, i.more[r.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[r.MeterID].Sub(mine)

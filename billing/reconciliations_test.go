@@ -89,6 +89,7 @@ func TestPeriodWithOmittedInvoicesIsNotCompared(t *testing.T) {
 	require.Equal(t, "open; carried 0", reconciledAs(f))
 }
 
+// threshold returns a final invoice within January that is not the period's last one.
 func threshold(units string) billing.Invoice {
 	i := renewal(units)
 	i.ID, i.Renewal = "in_0", false
@@ -108,16 +109,19 @@ func ended(last metering.Range) billing.Invoice {
 	return billing.Invoice{ID: "sub_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: last, Renewal: true, Ended: true}
 }
 
+// inFebruary returns the invoice as one that bills February.
 func inFebruary(i billing.Invoice) billing.Invoice {
 	i.Period = february
 	return i
 }
 
+// ofAnother returns the invoice as one of the subscription sub_2.
 func ofAnother(i billing.Invoice) billing.Invoice {
 	i.ID, i.Subscription = "sub_2", "sub_2"
 	return i
 }
 
+// void returns the invoice as a void one.
 func void(i billing.Invoice) billing.Invoice {
 	i.Void = true
 	return i
@@ -389,6 +393,7 @@ func toAnother(i billing.Invoice) billing.Invoice {
 	return i
 }
 
+// without returns the invoice without lines.
 func without(i billing.Invoice) billing.Invoice {
 	i.Lines = nil
 	return i
@@ -481,10 +486,12 @@ func TestReconciliationWaitsForInvoicesAndReportOutcomes(t *testing.T) {
 	}
 }
 
+// comparedBefore gives January's closed line a reconciliation with 5 invoiced units.
 func comparedBefore(f *billing.Facts) {
 	f.Stored[0].Closed[0].Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Invoiced: metering.Whole(5), Billed: metering.Whole(5)}
 }
 
+// onlyElsewhere replaces all reports by a statement to another connection.
 func onlyElsewhere(f *billing.Facts) {
 	f.Reported = []billing.Reported{stated(second, january, "10", "1000")}
 }

@@ -104,14 +104,18 @@ type Line struct {
 	Working      []Step // breakdown of Amount; nil: not computed
 }
 
+// about reports whether both lines have the same meter and adjust the same closed period, or both adjust none.
 func (l Line) about(o Line) bool { return l.MeterID == o.MeterID && l.Closed.Equal(o.Closed) }
 
+// equal reports whether both lines have the same meter, period, figures and currency. It does not compare their slugs,
+// provider prices and breakdowns.
 func (l Line) equal(o Line) bool {
 	return l.about(o) && l.Events == o.Events && l.PriceVersion == o.PriceVersion && l.Currency == o.Currency &&
 		l.Usage.Equal(o.Usage) && l.Quantity.Equal(o.Quantity) && l.UnitPrice.Equal(o.UnitPrice) &&
 		l.Charge.Equal(o.Charge) && l.Amount.Equal(o.Amount)
 }
 
+// sameLines reports whether both lists have equal lines in the same order.
 func sameLines(a, b []Line) bool { return slices.EqualFunc(a, b, Line.equal) }
 
 // Report is a message to a provider that is to be stored and then sent.

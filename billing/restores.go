@@ -62,7 +62,8 @@ func (p *planner) isReadFirst(o Open) bool {
 	})
 }
 
-// waitForReading excludes a meter until the provider's totals are read. The plan is made again within an hour.
+// waitForReading excludes a meter from the plan, because the provider's totals must be read first. It sets open, and
+// requires the next plan within an hour.
 func (p *planner) waitForReading(m metering.Meter) {
 	p.open = true
 	p.exclude(Exclusion{m.ID, m.Slug, ExclusionReason{Code: ExcludedRestored}})
@@ -85,6 +86,8 @@ func (b *Books) AddedUp() (all []AddedUp) {
 	return all
 }
 
+// eachAddedUp calls do for each position in units with an open phase (see phase.isOpen) and a destination that accepts
+// reports and adds them up. It skips positions outside the customer's subscription.
 func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 	p := planner{Books: b, periods: Periods(b.Facts)}
 	for _, period := range p.periods {
@@ -256,6 +259,8 @@ func (b *Books) LostCharges(found []FoundCharge) (reports []Report) {
 	return reports
 }
 
+// lostCharge returns a charge of Odometer at the provider as a report. known is false if no period begins at c.Closed,
+// or if the meter does not belong to the billing schedule in that period.
 func (b *Books) lostCharge(c FoundCharge) (r Report, known bool) {
 	periods := Periods(b.Facts)
 	closed, found := periodAt(periods, c.Closed)
@@ -287,7 +292,8 @@ func (b *Books) lostCharge(c FoundCharge) (r Report, known bool) {
 	return r, true
 }
 
-// found completes the report r of a charge that reports overwrite, as the charge was last set.
+// found returns the report r of charge c as the charge was last set, for a charge that reports overwrite. l is the
+// report's line, and of is the period of the usage.
 func (r Report) found(c FoundCharge, l Line, of Period) Report {
 	if r.Lost, r.Method, r.Counting = c.ReportID, c.Method, Replaces; !c.Late {
 		r.Late, r.Window, l.Closed = false, of.Intersect(of.Subscription.Range), time.Time{}
@@ -299,6 +305,7 @@ func (r Report) found(c FoundCharge, l Line, of Period) Report {
 	return r
 }
 
+// periodAt returns the period that begins within the second.
 func periodAt(periods []Period, second time.Time) (p Period, found bool) {
 	i := slices.IndexFunc(periods, func(p Period) bool { return p.Start.Truncate(time.Second).Equal(second) })
 	if i < 0 {

@@ -63,6 +63,7 @@ var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { r
 // route returns the position's route, and the code that is listed with an excluded meter.
 func (m *position) route() (route, ExclusionCode) { return m.routeBy(rules) }
 
+// routeBy returns the route and the code of the first rule that applies to the position.
 func (m *position) routeBy(rules []rule) (route, ExclusionCode) {
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.applies(m) })
 	return rules[i].route, rules[i].code
@@ -78,6 +79,7 @@ func (m *position) reasonOf(code ExclusionCode) ExclusionReason {
 	return ExclusionReason{Code: code}
 }
 
+// isExcludedAs returns a condition that is true if the position's destination is excluded with the code.
 func isExcludedAs(code ExclusionCode) func(*position) bool {
 	return func(m *position) bool { return m.destination.Excluded.Code == code }
 }

@@ -2,8 +2,8 @@ package billing
 
 import "fmt"
 
-// StepNames returns the names of all steps, in the order of a breakdown. The names of steps that are parts of another
-// step are the last.
+// StepNames returns the names of all steps, in the order of a breakdown. Steps that occur only as parts of another step
+// come last.
 func StepNames() []string {
 	return []string{
 		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee,
@@ -44,6 +44,7 @@ func (s Step) Sentence() string {
 	return s.ofRest()
 }
 
+// ofUnits returns the sentence for a step from StepUsage to StepOverage.
 func (s Step) ofUnits() string {
 	switch {
 	case s.Name == StepUsage && s.Closed == nil:
@@ -64,6 +65,8 @@ func (s Step) ofUnits() string {
 	return "The units above the included units, never below zero."
 }
 
+// ofCharge returns the sentence for a step of the overage rate, of the base price, of the bounds, of a trial or of the
+// whole charge.
 func (s Step) ofCharge() string {
 	switch s.Name {
 	case StepRate:
@@ -87,6 +90,7 @@ func (s Step) ofCharge() string {
 	return fmt.Sprintf("The exact charge rounded half to even to the minor unit of %s.", s.Unit)
 }
 
+// ofUnitPrices returns the sentence for a step of unit prices or tiers.
 func (s Step) ofUnitPrices() string {
 	switch s.Name {
 	case StepRest:
@@ -107,6 +111,7 @@ func (s Step) ofUnitPrices() string {
 	return "The sum of the flat fees of the tiers that the charged units reach."
 }
 
+// ofModel returns the sentence for a step of packages, of a percentage, of fees per event or of the model's charge.
 func (s Step) ofModel() string {
 	switch s.Name {
 	case StepPackageSize:
@@ -127,6 +132,7 @@ func (s Step) ofModel() string {
 	return "The charge of the price's model: the unit charges, the packages and the fees."
 }
 
+// ofDimensions returns the sentence for a step of prices by dimension.
 func (s Step) ofDimensions() string {
 	switch s.Name {
 	case StepRateCharge:
@@ -152,6 +158,7 @@ func (s Step) fromEvents() string {
 	return fmt.Sprintf(", from %s.", counted(s.Events, "event"))
 }
 
+// ofProvider returns the sentence for a step of the provider's own price.
 func (s Step) ofProvider() string {
 	switch s.Name {
 	case StepProvider:
@@ -167,6 +174,7 @@ func (s Step) ofProvider() string {
 	return "The priced units times the price rate, rounded as the provider rounds each line."
 }
 
+// ofDeduction returns the sentence for a step that deducts units or amounts.
 func (s Step) ofDeduction() string {
 	switch s.Name {
 	case StepUnbilledUnits:
@@ -187,6 +195,7 @@ func (s Step) ofDeduction() string {
 	return "Less the amounts already billed in this currency through other series of reports."
 }
 
+// ofRest returns the sentence for a step of the remaining units and amount, of adjustments, or of one series.
 func (s Step) ofRest() string {
 	switch s.Name {
 	case StepQuantity:
@@ -201,6 +210,7 @@ func (s Step) ofRest() string {
 	return "The part that one series of reports has billed."
 }
 
+// counted returns the number and the noun, in the plural unless n is 1.
 func counted(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -36,6 +36,7 @@ type itemKey struct {
 	late           bool
 }
 
+// lineOf returns the key of the item that a report sets.
 func lineOf(r *storedReport) itemKey {
 	return itemKey{r.Target, r.Lines[0].MeterID, r.Period.UnixMicro(), r.Window.Start.UnixMicro(), r.Late}
 }

@@ -18,11 +18,12 @@ func (l *life) nextBorder() time.Time {
 	return billing.CalendarPeriod(l.now, l.settings.Timezone).End
 }
 
+// someMeter returns a random meter of the tenant.
 func (l *life) someMeter() metering.MeterID { return l.meters[l.rng.IntN(len(l.meters))].ID }
 
-// from draws the instant from which a new price of the meter is effective: the next period boundary. If all
+// priceStart draws the instant from which a new price of the meter is effective: the next period boundary. If all
 // prices of the meter are in USD, it may also be now or up to 1000 hours ago.
-func (l *life) from(meter metering.MeterID) time.Time {
+func (l *life) priceStart(meter metering.MeterID) time.Time {
 	if !l.inDollars(meter) {
 		return l.nextBorder()
 	}
@@ -39,9 +40,10 @@ func (l *life) billsYen() bool {
 	return l.side != nil && l.side.Currency == "JPY" || l.present() != nil && l.present().currency == "JPY"
 }
 
+// newPriceOfMeter sets a price of a meter.
 func (l *life) newPriceOfMeter() bool {
 	meter := l.someMeter()
-	l.newPrice(meter, 0, l.from(meter))
+	l.newPrice(meter, 0, l.priceStart(meter))
 	if c := l.present(); c != nil && l.tape == nil && !l.steady && l.rng.IntN(4) == 0 { // the provider's price is swapped too, and its current invoice loses the usage so far
 		l.farSide.priceNo[meter]++
 		for _, taken := range l.farSide.calls {
@@ -59,7 +61,7 @@ func (l *life) newPriceOfPlan() bool {
 	if first && (!l.inDollars(meter) || l.billsYen()) {
 		return false
 	}
-	l.newPrice(meter, 1, l.from(meter))
+	l.newPrice(meter, 1, l.priceStart(meter))
 	return true
 }
 
@@ -67,7 +69,7 @@ func (l *life) newPriceOfPlan() bool {
 // price if that may change the currency of running periods.
 func (l *life) newPriceOfCustomer() bool {
 	meter := l.someMeter()
-	from := l.from(meter)
+	from := l.priceStart(meter)
 	price := billing.Price{MeterID: meter, CustomerID: l.customer.ID, EffectiveFrom: from}
 	ends := func(p billing.Price) bool { return p.MeterID == meter && !p.Inherits && !p.EffectiveFrom.After(from) }
 	first := !slices.ContainsFunc(l.customer.Prices, func(p billing.Price) bool { return p.MeterID == meter })
@@ -84,6 +86,7 @@ func (l *life) newPriceOfCustomer() bool {
 	return true
 }
 
+// assigns assigns plan 1 or no plan to the customer, from now or from the next period boundary on.
 func (l *life) assigns() bool {
 	a := billing.Assignment{PlanID: metering.PlanID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)]}
 	l.customer.Plans = append(slices.Clone(l.customer.Plans), a)
@@ -92,6 +95,7 @@ func (l *life) assigns() bool {
 	return true
 }
 
+// made creates a meter that needs a backfill, up to anyMeters meters.
 func (l *life) made() bool {
 	if len(l.meters) == anyMeters {
 		return false
@@ -100,6 +104,7 @@ func (l *life) made() bool {
 	return true
 }
 
+// completes ends the backfill of a meter.
 func (l *life) completes() bool {
 	for i, m := range l.meters {
 		if m.Version.Status == metering.Backfilling {
@@ -134,6 +139,7 @@ func (l *life) newVersion() bool {
 	return true
 }
 
+// newScale sets a random usage scale of a meter.
 func (l *life) newScale() bool {
 	l.meters = slices.Clone(l.meters)
 	m := &l.meters[l.rng.IntN(len(l.meters))]
@@ -142,6 +148,7 @@ func (l *life) newScale() bool {
 	return true
 }
 
+// replaces replaces the tenant's connection by a new one: to a receiver of statements, or to a counter.
 func (l *life) replaces(receiver bool) bool {
 	if l.charging && !l.own || l.recovering {
 		return false
@@ -180,6 +187,7 @@ func (l *life) changesMode() bool {
 	return true
 }
 
+// disconnects removes the tenant's connection.
 func (l *life) disconnects() bool {
 	if l.recovering || l.connection == nil {
 		return false
@@ -207,6 +215,7 @@ func (l *life) links() bool {
 	return true
 }
 
+// unlinks removes the customer's link to its customer at the provider.
 func (l *life) unlinks() bool {
 	if l.recovering || l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return false
@@ -281,6 +290,7 @@ func (l *life) hears() {
 	}
 }
 
+// removesItem removes a meter's item from the subscription.
 func (l *life) removesItem() bool {
 	if l.present() == nil || l.recovering || l.own { // amounts need no subscription item
 		return false
@@ -295,6 +305,7 @@ func (l *life) removesItem() bool {
 	return true
 }
 
+// addsItem adds an item to the subscription for a meter without one.
 func (l *life) addsItem() bool {
 	if l.present() == nil {
 		return false
@@ -390,6 +401,7 @@ func (l *life) readsMissed() bool {
 	return missed
 }
 
+// switchesPolicy switches the late policy between AdjustLate and ReportLate.
 func (l *life) switchesPolicy() bool {
 	next := metering.AdjustLate
 	if l.settings.LatePolicy == next {
@@ -400,8 +412,10 @@ func (l *life) switchesPolicy() bool {
 	return true
 }
 
+// mostGrace is an upper bound of the grace that changesGrace sets.
 const mostGrace = 96 * time.Hour
 
+// changesGrace sets a random grace.
 func (l *life) changesGrace() bool {
 	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace))).Truncate(time.Second)
 	l.note(lives.Action{Do: lives.Grace, Seconds: int64(l.settings.Grace / time.Second)})

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// rational converts a decimal to a rational number.
 func rational(d metering.Decimal) *big.Rat {
 	r, _ := new(big.Rat).SetString(d.String())
 	return r
@@ -161,9 +162,9 @@ func (l *life) checkMost() {
 // It returns the lowest of three totals: the provider may have dropped or lost a decrease, or received it after
 // an unread invoice became final.
 func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test bool) metering.Decimal {
-	out := l.out(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test)).Sub(l.repeated(meter, period, test))
+	out := l.unitsAtProviders(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test)).Sub(l.repeated(meter, period, test))
 	for _, counts := range []func(*call) bool{(*call).given, (*call).known} {
-		if other := l.out(meter, period, test, counts); other.Cmp(out) < 0 {
+		if other := l.unitsAtProviders(meter, period, test, counts); other.Cmp(out) < 0 {
 			out = other
 		}
 	}
@@ -264,9 +265,9 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 	return sum
 }
 
-// out returns the units of a meter's period that all providers of one mode bill with the calls for which counts
-// is true.
-func (l *life) out(meter metering.MeterID, period billing.PeriodPlace, test bool, counts func(*call) bool) (units metering.Decimal) {
+// unitsAtProviders returns the units of a meter's period that all providers of one mode bill with the calls for which
+// counts is true.
+func (l *life) unitsAtProviders(meter metering.MeterID, period billing.PeriodPlace, test bool, counts func(*call) bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
 		units = units.Add(f.billed(l.name, meter, period, counts))
 	}
@@ -538,6 +539,7 @@ func (l *life) checkNotLate(p billing.Period, line billing.ClosedLine, test bool
 	}
 }
 
+// checkLine compares the billing of one closed line with the oracle, as checkBilled describes.
 func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 	if l.checkNotLate(p, line, !line.Test); !line.Billed {
 		l.checkNotLate(p, line, line.Test)

@@ -54,6 +54,7 @@ func (l *life) groups(meter metering.MeterID, r metering.Range) (all []reference
 	return all
 }
 
+// group returns the usage of one event, with its dimension values.
 func (e usageEvent) group(aggregation metering.Aggregation) referenceUsage {
 	return referenceUsage{e.values, aggregation.Usage(e.value, 1), 1}
 }

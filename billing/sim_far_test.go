@@ -59,6 +59,7 @@ type contract struct {
 	currency string   // it refuses charges in another currency
 }
 
+// invoice is a provider's invoice of one period of a contract, or a standalone invoice.
 type invoice struct {
 	metering.Range
 	final bool
@@ -82,8 +83,8 @@ type call struct {
 	unknown bool // a restore lost its report, and the provider's total is below the ledger's
 }
 
-// bySomebodyElse returns a call of another program to the same destination.
-func (c *call) bySomebodyElse(now time.Time) *call {
+// fromOtherSystem returns a call of another system to the same destination.
+func (c *call) fromOtherSystem(now time.Time) *call {
 	theirs := *c.storedReport
 	theirs.id, theirs.Period, theirs.Quantity = uuid.UUID{}, time.Time{}, metering.Whole(31)
 	return &call{storedReport: &theirs, at: now, invoice: c.invoice, onNone: c.invoice.final}
@@ -105,6 +106,7 @@ func (c *call) known() bool {
 	return c.bills() && !c.unknown || !c.missed && (c.state != billing.Rejected || c.found)
 }
 
+// savedAnswer is the answer that a counter gave under an idempotency key. It repeats the answer for 24 hours.
 type savedAnswer struct {
 	at     time.Time
 	failed bool
@@ -119,6 +121,7 @@ type reply struct {
 	failed    bool // the sender does not learn the outcome
 }
 
+// newFarSide returns a provider without customers for a connection.
 func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	return &farSide{
 		connection: connection, receiver: receiver, latest: make(map[string]map[billing.PeriodPlace]*storedReport), contracts: make(map[string][]*contract),
@@ -149,6 +152,7 @@ func (f *farSide) take(customer string, r *storedReport, what trouble, now time.
 	return f.takeCall(r, what, now)
 }
 
+// takeCall processes a call to a counter.
 func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 	key := r.id.String() + "." + strconv.Itoa(r.key)
 	if saved, known := f.answers[key]; known && now.Sub(saved.at) < 24*time.Hour {

@@ -17,7 +17,7 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 	if line.Reconciled != nil {
 		return line.Reconciled.Billed
 	}
-	return l.out(line.MeterID, p.Place(), line.Test, (*call).known)
+	return l.unitsAtProviders(line.MeterID, p.Place(), line.Test, (*call).known)
 }
 
 // lacking returns the closed line's charge minus the amount that is billed with its period. For a line in
@@ -85,6 +85,7 @@ func (l *life) together(meter metering.MeterID, first int, test bool) (end int) 
 	return end
 }
 
+// invoices returns the invoices of all contracts, without standalone invoices.
 func (f *farSide) invoices() (all []*invoice) {
 	for _, contracts := range f.contracts {
 		for _, c := range contracts {
@@ -103,6 +104,8 @@ func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.P
 	})
 }
 
+// checkTogether compares the billed units of a meter in some periods with the units that receivers and invoices bill,
+// as checkInvoiced describes. The periods share no invoice with other periods.
 func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, test bool) {
 	var counts, billed, disputed, units metering.Decimal
 	for _, p := range periods {
@@ -211,7 +214,7 @@ func (l *life) checkLast(c *contract) {
 			if !last || of != c || d.Excluded.Code != "" || cutsWindows(p.Intersect(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
-			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))
+			lacking := l.used(m.ID, p.Range).Sub(l.unitsAtProviders(m.ID, p.Place(), l.inTest(), (*call).given))
 			if lacking.Cmp(metering.Whole(1).Add(l.halves(l.inTest()))) >= 0 {
 				l.failf("%s of meter %d were not reported of the last period of a subscription, from %s", lacking, m.ID, p.Start)
 			}
@@ -280,11 +283,10 @@ func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[billing
 	return taken, billed
 }
 
-// repeated returns the units of a meter's period that the invoices of two subscriptions both bill, at
-// destinations that bill the latest quantity. A report sent at the instant at which the second subscription began
-// is on that subscription's invoice. It includes the units that the first subscription's invoice bills. A lower
-// quantity is reported to the second subscription only if the period becomes its own. Otherwise Odometer credits
-// the amount.
+// repeated returns the units of a meter's period that the invoices of two subscriptions both bill, at destinations that
+// bill the latest quantity. A report sent at the instant at which the second subscription began is on that
+// subscription's invoice. Its quantity includes the units that the first subscription's invoice bills. A lower quantity
+// is reported to the second subscription only if the period becomes its own. Otherwise Odometer credits the amount.
 func (l *life) repeated(meter metering.MeterID, period billing.PeriodPlace, test bool) (units metering.Decimal) {
 	type place struct {
 		target string

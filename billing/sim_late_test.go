@@ -44,7 +44,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
 	}
 	changed := false
-	if !here || !l.reachable(line.Currency) { // nor can accepted units be charged that were lost or reported after the adjustment
+	if !here || !l.reachable(line.Currency) { // accepted units that were lost, or reported after the adjustment, cannot be charged now
 		less, more := l.changedLater(p, line)
 		least, most, changed = new(big.Rat).Add(least, less), new(big.Rat).Add(most, more), less.Cmp(more) != 0
 	}
@@ -63,9 +63,10 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	}
 }
 
-// changedLater returns by how much a closed line's lacking charge can be lower and higher if all units count as billed that
-// were accepted when the line was adjusted, or are now. Since then, some of these units arrived after the invoice was
-// final, and others were replaced by a later report.
+// changedLater returns how much lower and how much higher the lacking charge of a closed line can be, if other accepted
+// units count as billed: the units that were accepted before one of the line's adjustments, or those that are accepted
+// now. Since an adjustment, some of these units may have arrived after the invoice was final, and others may have been
+// replaced by a later report.
 func (l *life) changedLater(p billing.Period, line billing.ClosedLine) (least, most *big.Rat) {
 	least, most = new(big.Rat), new(big.Rat)
 	if line.Scale == nil {
@@ -73,7 +74,7 @@ func (l *life) changedLater(p billing.Period, line billing.ClosedLine) (least, m
 	}
 	billed := l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line))))
 	for _, adjusting := range append(l.adjustmentsOf(p, line), math.MaxInt64) {
-		accepted := l.costs(p, line, unitsAlone(rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool {
+		accepted := l.costs(p, line, unitsAlone(rational(l.unitsAtProviders(line.MeterID, p.Place(), line.Test, func(c *call) bool {
 			return c.number < adjusting && (c.given() || c.state.Taken())
 		}))))
 		change := accepted.Sub(billed, accepted)
@@ -99,11 +100,12 @@ func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.R
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	last := l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
+	last := l.unitsAtProviders(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
 	more := l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line))))
 	return more.Sub(more, l.costs(p, line, unitsAlone(rational(last))))
 }
 
+// lower returns the lower number.
 func lower(a, b *big.Rat) *big.Rat {
 	if a.Cmp(b) < 0 {
 		return a
@@ -111,6 +113,7 @@ func lower(a, b *big.Rat) *big.Rat {
 	return b
 }
 
+// upper returns the higher number.
 func upper(a, b *big.Rat) *big.Rat {
 	if a.Cmp(b) > 0 {
 		return a
@@ -184,7 +187,7 @@ func (l *life) costs(p billing.Period, line billing.ClosedLine, usage countedUsa
 // lateTotal returns the usage of a closed line with its late usage.
 func (l *life) lateTotal(p billing.Period, line billing.ClosedLine) metering.Decimal {
 	total := line.Usage
-	for _, value := range l.came(line.MeterID, p) {
+	for _, value := range l.lateValues(line.MeterID, p) {
 		total = total.Add(value)
 	}
 	return total
@@ -210,8 +213,8 @@ func (l *life) late(meter metering.MeterID, p billing.Period) (late []usageEvent
 	return late
 }
 
-// came returns the usage of each late event of the meter, by the aggregation with which the period closed.
-func (l *life) came(meter metering.MeterID, p billing.Period) (values []metering.Decimal) {
+// lateValues returns the usage of each late event of the meter, by the aggregation with which the period closed.
+func (l *life) lateValues(meter metering.MeterID, p billing.Period) (values []metering.Decimal) {
 	for _, e := range l.late(meter, p) {
 		values = append(values, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))
 	}
@@ -228,6 +231,7 @@ func (l *life) contractOf(p billing.Period) *contract {
 	return nil
 }
 
+// onTrial reports whether the period is a free trial of its contract.
 func (l *life) onTrial(p billing.Period) bool {
 	c := l.contractOf(p)
 	return c != nil && c.onTrial(p.Subscription.Range)

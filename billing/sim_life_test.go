@@ -56,6 +56,7 @@ type usedKey struct {
 	stream int
 }
 
+// key returns the key of a meter's usage in a period of the current billing schedule.
 func (l *life) key(meter metering.MeterID, period time.Time) usedKey {
 	return usedKey{meter, period.UnixMicro(), l.stream}
 }
@@ -140,6 +141,7 @@ func begin(seed uint64) *life {
 	return l
 }
 
+// newLedger returns the ledger of a new customer of the tenant.
 func newLedger(c *catalog, name string, born time.Time) *ledger {
 	l := &ledger{
 		catalog: c, account: &account{name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, createdIn: metering.WindowOf(born, metering.Month, c.settings.Timezone).Start, filledFrom: make(map[metering.MeterID]int), runs: make(map[string]billing.Run)},
@@ -360,6 +362,7 @@ func (l *life) step(s step, former int) int {
 	return s.kind
 }
 
+// failf records the first failure of the life.
 func (l *life) failf(format string, args ...any) {
 	if l.failure == "" {
 		l.failure = fmt.Sprintf(format, args...)
@@ -439,6 +442,8 @@ func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal)
 	return l.useOf(usageEvent{at: at, meter: meter, value: value, values: l.someValues()})
 }
 
+// useOf ingests an event for the customer and the neighbour. It returns false if retention has deleted the events of
+// the event's period.
 func (l *life) useOf(e usageEvent) bool {
 	e.at = metering.Instant(e.at)
 	l.noteUse(e)
@@ -453,6 +458,7 @@ func (l *life) useOf(e usageEvent) bool {
 	return true
 }
 
+// ingest stores an event. It returns false if retention has deleted the events of the event's period.
 func (l *ledger) ingest(sent usageEvent, now time.Time) bool {
 	e := usageEvent{at: sent.at, ingestedAt: now, meter: sent.meter, value: sent.value, values: sent.values}
 	for _, p := range l.streams[l.streamAt(e.meter, e.at)].periods {
@@ -471,6 +477,7 @@ func (l *ledger) ingest(sent usageEvent, now time.Time) bool {
 // previous connection, customer or subscription, if they are in the current mode.
 func (l *life) resolve() { l.eachStream(l.resolveInStream) }
 
+// resolveInStream does the work of resolve for the current billing schedule.
 func (l *life) resolveInStream() {
 	for _, r := range l.reports {
 		counts := l.connection != nil && slices.Contains(l.tests, r.Connection) == l.inTest()
@@ -514,6 +521,7 @@ func (l *life) closePeriods() int {
 	return closed
 }
 
+// closedText returns the content of a closed period as text.
 func closedText(of metering.Range, lines []billing.ClosedLine) string {
 	var text strings.Builder
 	fmt.Fprint(&text, of.Start, of.End)

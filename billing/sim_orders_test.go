@@ -14,8 +14,10 @@ type apart struct {
 
 var restores = []string{"a backup", "a restore"}
 
+// otherwise lists the step that changes between quantities and amounts.
 var otherwise = []string{"another way of billing"}
 
+// ours lists the kinds of steps of customers with standalone invoices.
 var ours = namesOf(owning)
 
 var (
@@ -23,6 +25,7 @@ var (
 	ofSecond = seconds[1:] // of a second subscription that runs
 )
 
+// neverInOneLife lists pairs of kinds of steps that no life contains.
 var neverInOneLife = []apart{
 	{seconds, slices.Concat(restores, otherwise, ours, []string{"a line is edited", "the receiver moves"}), "with two subscriptions usage is billed in quantities, and no receiver moves"},
 	{restores, otherwise, "they are lived by others: what is not billed in amounts is restored by its totals"},
@@ -150,20 +153,24 @@ var seldomAtOnce = []apart{
 	},
 }
 
-func (a apart) are(one, other string) bool {
+// matches reports whether one is in some, and other is in others.
+func (a apart) matches(one, other string) bool {
 	return slices.Contains(a.some, one) && slices.Contains(a.others, other)
 }
 
+// inOneLife reports whether both kinds of steps can happen in one life.
 func inOneLife(one, other string) bool {
-	return !slices.ContainsFunc(neverInOneLife, func(a apart) bool { return a.are(one, other) || a.are(other, one) })
+	return !slices.ContainsFunc(neverInOneLife, func(a apart) bool { return a.matches(one, other) || a.matches(other, one) })
 }
 
+// canFollow reports whether a step of the kind next can directly follow a step of the first kind.
 func canFollow(former, next string) bool {
-	return inOneLife(former, next) && !is(neverAtOnce, former, next)
+	return inOneLife(former, next) && !isListed(neverAtOnce, former, next)
 }
 
-func is(all []apart, former, next string) bool {
-	return slices.ContainsFunc(all, func(a apart) bool { return a.are(former, next) })
+// isListed reports whether the list contains the pair of kinds, in this order.
+func isListed(all []apart, former, next string) bool {
+	return slices.ContainsFunc(all, func(a apart) bool { return a.matches(former, next) })
 }
 
 // leastLives is the number of lives from which requireOrders requires each pair of kinds. For pairs with a kind
@@ -190,7 +197,7 @@ func (c covered) requireOrders(t *testing.T, lives uint64) {
 	for a, former := range kinds {
 		for b, next := range kinds {
 			n := c.followed[[2]int{a, b}]
-			few := is(seldomAtOnce, former.name, next.name) || lives < manyLives && (ofFewLives(former.name) || ofFewLives(next.name))
+			few := isListed(seldomAtOnce, former.name, next.name) || lives < manyLives && (ofFewLives(former.name) || ofFewLives(next.name))
 			switch can := canFollow(former.name, next.name); {
 			case can && n == 0 && !few:
 				t.Errorf("%q happened at once after %q in %d of %d lives", next.name, former.name, n, lives)

@@ -45,13 +45,15 @@ func (l *life) checkMoney() {
 			if here {
 				l.checkBooked(p, line)
 			}
-			l.checkOut(p, line, here)
+			l.checkLineMoney(p, line, here)
 		}
 	}
 	l.checkOurs()
 }
 
-func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
+// checkLineMoney checks one closed line as checkMoney describes. here reports whether the connection is in the line's
+// mode now.
+func (l *life) checkLineMoney(p billing.Period, line billing.ClosedLine, here bool) {
 	out, others := l.moneyOf(p, line)
 	for currency, amount := range others {
 		if !amount.IsZero() {
@@ -115,6 +117,8 @@ func (l *life) tracksMoney() {
 	}
 }
 
+// worthNow returns totals that were due for the meter in the period: of an open period, the oracle's charge now; of a
+// closed period, the charge of each booking.
 func (l *life) worthNow(p billing.Period, m metering.Meter) (all []*big.Rat) {
 	if p.ClosedAt == nil {
 		version, _ := l.versionAt(m.ID, p.Start)

@@ -169,6 +169,7 @@ func (l *life) billsMonth() bool {
 	return l.goOn(l.rng.IntN(2), 3+l.rng.IntN(12), noTrouble)
 }
 
+// subscribes begins a subscription of a customer with standalone invoices.
 func (l *life) subscribes() bool {
 	if !l.unsubscribed() || l.recovering {
 		return false
@@ -256,6 +257,7 @@ func (l *life) voids() bool {
 	return l.changesOurs(func(in *invoice) bool { return in.final && !in.void }, func(in *invoice) { in.void = true })
 }
 
+// changesOurs changes the first standalone invoice for which can is true. It returns false if there is none.
 func (l *life) changesOurs(can func(*invoice) bool, change func(*invoice)) bool {
 	for _, f := range l.farSides {
 		for _, in := range f.ours {

@@ -88,6 +88,7 @@ func halfUp(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Quo(twice.Num(), new(big.Int).Mul(twice.Denom(), big.NewInt(2))))
 }
 
+// tariffKey identifies a tariff of a provider.
 type tariffKey struct {
 	meter    metering.MeterID
 	n        int

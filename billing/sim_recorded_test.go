@@ -33,6 +33,7 @@ type recordingKind struct {
 // apartOnes names the kinds of steps that happen only in some lives, chosen by the seed. They are not recorded.
 var apartOnes = namesOf(restoring, charging, owning, streaming)
 
+// receivers is the kind of recorded lives that begin at a receiver of statements.
 var receivers = recordingKind{
 	name: "statements", pairs: true,
 	leftOut: slices.Concat(apartOnes, []string{"no connection", "retention", "a new counter", "the receiver moves", "another mode"}),
@@ -42,6 +43,7 @@ var receivers = recordingKind{
 	},
 }
 
+// counters is the kind of recorded lives that begin at a provider that counts quantities.
 var counters = recordingKind{
 	name: "quantities",
 	leftOut: slices.Concat(apartOnes, []string{
@@ -50,6 +52,7 @@ var counters = recordingKind{
 	}),
 }
 
+// kindOf returns the kind of the life of a seed.
 func kindOf(seed uint64) recordingKind {
 	if begin(seed).connection.Statements {
 		return receivers
@@ -102,6 +105,7 @@ func (k recordingKind) require(t *testing.T, happened coverage) {
 	}
 }
 
+// recordingOf returns the file with the recorded life of a seed.
 func recordingOf(seed uint64) string {
 	return filepath.Join(recordings, fmt.Sprintf("%s-%d.json", kindOf(seed).name, seed))
 }

@@ -76,6 +76,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 	return sent
 }
 
+// open returns the outstanding reports.
 func (l *ledger) open() (open []billing.Open) {
 	for _, r := range l.reports {
 		if r.state.Outstanding() {
@@ -105,6 +106,7 @@ func (l *ledger) written(p billing.ReportPlan, now time.Time, reports int) (queu
 	return queue
 }
 
+// add stores a planned report with the next number.
 func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
 	stored := &storedReport{Report: r, state: billing.Planned, epoch: l.epoch, made: now, stream: l.stream}
 	l.number = max(l.number, l.epoch*numbersOfEpoch) + 1
@@ -146,6 +148,7 @@ func timestampOf(r billing.Report, now time.Time) time.Time {
 	return now
 }
 
+// period returns the stored period that begins at start. It panics if there is none.
 func (l *ledger) period(start time.Time) *billing.Period {
 	i := slices.IndexFunc(l.periods, func(p billing.Period) bool { return p.Start.Equal(start) })
 	return &l.periods[i]
@@ -164,6 +167,7 @@ func (l *ledger) resubscribed(r *storedReport) bool {
 	return r.Kind == billing.QuantityReport && r.Window.Start.Before(l.part(r).Start)
 }
 
+// report returns the stored report with the ID. It panics if there is none.
 func (l *ledger) report(id uuid.UUID) *storedReport {
 	i := slices.IndexFunc(l.reports, func(r *storedReport) bool { return r.id == id })
 	return l.reports[i]

@@ -51,6 +51,7 @@ func (l *life) mayBackUp() bool {
 	return l.connection != nil && len(l.periods) > 0 && l.customer.HeadOpenUntil == nil && !l.othersReport()
 }
 
+// othersReport reports whether another system has reported a quantity to a provider.
 func (l *life) othersReport() bool {
 	return slices.ContainsFunc(l.farSides, func(f *farSide) bool {
 		return slices.ContainsFunc(f.calls, func(c *call) bool { return c.id == uuid.UUID{} })
@@ -128,6 +129,7 @@ func (l *life) setBack(b *backup) {
 	l.ends = l.ends[:closed]
 }
 
+// versionOf returns the current version of the meter.
 func (l *ledger) versionOf(id metering.MeterID) metering.MeterVersionID {
 	return l.meter(id).Version.ID
 }
@@ -165,6 +167,7 @@ func (l *ledger) unread() bool {
 	return l.connection != nil && !l.connection.Statements && l.isUnreadAt(l.link())
 }
 
+// isUnreadAt reports whether the totals of a link were not read since the last restore.
 func (l *ledger) isUnreadAt(link string) bool { return l.epoch > 0 && l.readIn[link] != l.epoch }
 
 // readAddedUp reads the provider's totals and charges after a restore. If there are totals, it waits until

@@ -22,6 +22,7 @@ type kind struct {
 // the seed.
 var kinds = slices.Concat(usual, restoring, charging, owning, streaming)
 
+// usual lists the kinds of steps that can happen to every simulated customer.
 var usual = []kind{
 	{"usage", 10, (*life).usesNow},
 	{"a correction", 3, (*life).corrects},
@@ -73,11 +74,13 @@ var usual = []kind{
 	{"retention", 8, (*life).retains},
 }
 
+// restoring lists the kinds of steps that restore the ledger from a backup.
 var restoring = []kind{
 	{"a backup", 3, (*life).backsUp},
 	{"a restore", 2, (*life).restores},
 }
 
+// charging lists the kinds of steps of customers that a provider charges amounts.
 var charging = []kind{
 	{"a line is edited", 2, (*life).edits},
 	{"another way of billing", 1, (*life).billsOtherwise},
@@ -103,15 +106,19 @@ func anyOf(kinds []kind, rng *rand.Rand) int {
 
 var values = []string{"1", "2.5", "0.5", "0.005", "7", "1.005", "13.37", "0.000000000001", "100", "0", "3.3333"}
 
+// value returns a random value of an event.
 func (l *life) value() metering.Decimal { return metering.MustDecimal(values[l.rng.IntN(len(values))]) }
 
+// anyMeter returns a random meter ID. The meter may not exist yet.
 func (l *life) anyMeter() metering.MeterID { return metering.MeterID(1 + l.rng.IntN(anyMeters)) }
 
+// usesNow ingests an event of the last two hours.
 func (l *life) usesNow() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(7200)) * time.Second)
 	return l.use(at, l.anyMeter(), l.value())
 }
 
+// corrects ingests an event of the last two days with a negative value.
 func (l *life) corrects() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(48)) * time.Hour)
 	return l.use(at, l.anyMeter(), metering.Whole(0).Sub(l.value()))
@@ -130,6 +137,7 @@ func (l *life) usesAtBorder() bool {
 	return l.use(at, l.anyMeter(), l.value())
 }
 
+// usesLate ingests an event of a closed period.
 func (l *life) usesLate() bool {
 	var closed []metering.Range
 	for _, p := range l.allPeriods() {
@@ -149,6 +157,7 @@ func (l *life) usesLate() bool {
 	return l.use(at, l.anyMeter(), value)
 }
 
+// usesOlder ingests an event of the last 40 days.
 func (l *life) usesOlder() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(40*24*60)) * time.Minute)
 	return l.use(at, l.anyMeter(), l.value())
@@ -164,6 +173,7 @@ func (l *life) usesBeforeTheFirst() bool {
 	return l.use(at, l.anyMeter(), l.value())
 }
 
+// syncs runs a sync, and some steps of the neighbour's pass. It does nothing in a lazy life.
 func (l *life) syncs() bool {
 	if l.lazy {
 		return false
@@ -260,6 +270,8 @@ func (l *life) comesAgain() bool {
 	return false
 }
 
+// countsLag changes the time after which the provider shows an accepted quantity as counted. In some cases, another
+// system then reports a quantity too.
 func (l *life) countsLag() bool {
 	if l.connection == nil || l.farSide.receiver {
 		return false
@@ -268,7 +280,7 @@ func (l *life) countsLag() bool {
 		l.farSide.lag = min(l.farSide.lag, certain)
 	}
 	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Kind == billing.QuantityReport && l.farSide.calls[n].Counting == billing.Adds && l.rng.IntN(4) == 0 && l.epoch == 0 {
-		l.farSide.calls = append(l.farSide.calls, l.farSide.calls[n].bySomebodyElse(l.now))
+		l.farSide.calls = append(l.farSide.calls, l.farSide.calls[n].fromOtherSystem(l.now))
 	}
 	return true
 }
@@ -293,6 +305,7 @@ func (l *life) passBorder(more time.Duration) bool {
 	return false
 }
 
+// syncsWithout runs a pass that excludes a meter.
 func (l *life) syncsWithout() bool {
 	if l.connection == nil {
 		return false
@@ -315,6 +328,7 @@ func (l *life) retains() (taken bool) {
 	return taken
 }
 
+// retainsOf applies retention to the period, if that is possible. It first stores the late usage of the closed lines.
 func (l *life) retainsOf(p *billing.Period) bool {
 	open := func(o billing.Period) bool { return o.ClosedAt == nil && o.Start.Before(p.End) }
 	if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) || slices.ContainsFunc(l.allPeriods(), open) {

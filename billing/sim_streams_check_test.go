@@ -84,6 +84,8 @@ func (l *life) fedPeriods(meter metering.MeterID) (all []billing.Period) {
 	return all
 }
 
+// haveInCommon reports whether an invoice of one mode is on both sides: it bills, or may bill, the meter in one of the
+// periods and in the other one.
 func (l *life) haveInCommon(meter metering.MeterID, some []billing.Period, other billing.Period, test bool) bool {
 	return slices.ContainsFunc(l.inMode(test), func(f *farSide) bool {
 		return slices.ContainsFunc(f.invoices(), func(in *invoice) bool {

@@ -49,9 +49,9 @@ func (l *life) inSome(n int, do func()) {
 	l.ledger = first
 }
 
-// in calls do with p.ledger set to the ledger of a billing schedule. The life's ledger is set too, except in
-// a pass for the neighbour.
-func (p *pass) in(of *ledger, do func()) {
+// withLedger calls do with p.ledger set to the ledger of a billing schedule. The life's ledger is set too, except in a
+// pass for the neighbour.
+func (p *pass) withLedger(of *ledger, do func()) {
 	former, first := p.ledger, p.life.ledger
 	if p.ledger = of; former == first {
 		p.life.ledger = of
@@ -258,6 +258,7 @@ func (f *farSide) itemOf(meter metering.MeterID, of []*contract) (c *contract, d
 	return c, d
 }
 
+// sideOf returns the state of the contract, without destinations.
 func (c *contract) sideOf(customer string) billing.Side {
 	return billing.Side{
 		Customer: customer, Subscription: c.id, Period: c.last().Range, Trial: c.onTrial(c.last().Range), Ended: c.ended, Currency: c.currency,
@@ -451,6 +452,7 @@ func (l *life) changesPeriodOfSecond() bool {
 // movesItem moves a meter's item from one subscription to the other.
 func (l *life) movesItem() bool { return l.second() != nil && l.movesItemOf(l.someMeter()) }
 
+// movesItemOf moves the item of the given meter. It returns false if no subscription has such an item.
 func (l *life) movesItemOf(meter metering.MeterID) bool {
 	f := l.farSide
 	_, first := f.places[meter]
@@ -476,6 +478,8 @@ func (f *farSide) billsAny(meters []metering.Meter, c *contract, running []*cont
 	})
 }
 
+// newPlaceBeside draws the destination of the meter's quantities in the second subscription. The destination in the
+// first subscription stays unchanged.
 func (f *farSide) newPlaceBeside(l *life, meter metering.MeterID) {
 	before, had := f.places[meter]
 	f.newPlace(l, meter)

@@ -31,6 +31,7 @@ type settlement struct {
 // newTape returns an empty tape.
 func newTape() *tape { return &tape{passes: make(map[*pass]int), settled: make(map[settlement]bool)} }
 
+// note records an action, unless no actions are recorded now.
 func (l *life) note(a lives.Action) {
 	if l.tape == nil || l.tape.muted {
 		return
@@ -81,6 +82,7 @@ func (l *life) noteBeginning() {
 	l.noteConnection()
 }
 
+// noteMeter records that a meter is created.
 func (l *life) noteMeter(m metering.Meter) {
 	a := lives.Action{Do: lives.Meter, Meter: m.ID, Scale: m.UsageScale, Backfilling: m.Version.Status == metering.Backfilling}
 	if l.dimensions {
@@ -89,6 +91,7 @@ func (l *life) noteMeter(m metering.Meter) {
 	l.note(a)
 }
 
+// notePrice records that a price is set or ends.
 func (l *life) notePrice(p billing.Price) {
 	from := p.EffectiveFrom.UTC()
 	a := lives.Action{Do: lives.Price, Meter: p.MeterID, Plan: p.PlanID, Own: p.CustomerID != 0, From: &from}
@@ -138,11 +141,13 @@ func (l *life) notePlaces() {
 	}
 }
 
+// noteUse records that an event is ingested.
 func (l *life) noteUse(e usageEvent) {
 	at := e.at.UTC()
 	l.note(lives.Action{Do: lives.Use, Meter: e.meter, Time: &at, Value: &e.value, Properties: groupKey(e.values, simulatedGroups)})
 }
 
+// notePlan records a plan, with the numbers of the reports to send.
 func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
 	var numbers []int64
 	for _, id := range queue {
@@ -151,11 +156,13 @@ func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
 	p.note(lives.Action{Do: lives.Plan, Excluded: p.excluded, Sends: numbers, ReadFirst: readFirst})
 }
 
+// fates maps each trouble to the fate of the call in a recorded life.
 var fates = map[trouble]lives.Fate{
 	noTrouble: lives.Taken, answerLost: lives.AnswerLost, serverError: lives.ServerError, refusal: lives.Refused,
 	savedError: lives.SavedError, silentDrop: lives.Dropped,
 }
 
+// noteSettling records that the outcome of a call is stored.
 func (p *pass) noteSettling() {
 	p.note(lives.Action{Do: lives.Settle})
 	if p.tape != nil {
@@ -166,6 +173,7 @@ func (p *pass) noteSettling() {
 // counterTakes is the age of a timestamp up to which a provider accepts a quantity for certain.
 const counterTakes = 34 * 24 * time.Hour
 
+// noteCall records a call with its fate.
 func (p *pass) noteCall(fate lives.Fate) {
 	a := lives.Action{Do: lives.Call, Fate: fate}
 	if p.sending.Kind != billing.StatementReport {
@@ -203,6 +211,7 @@ func (l *life) recorded(seed uint64) lives.Life {
 	return r
 }
 
+// recordedReport returns the report as a recorded life contains it.
 func recordedReport(r *storedReport) lives.Report {
 	report := lives.Report{
 		Number: r.number, Kind: r.Kind, Connection: int(r.Connection), Period: r.Period.UTC(), State: r.state, Attempts: r.attempts,
@@ -225,6 +234,7 @@ func recordedReport(r *storedReport) lives.Report {
 	return report
 }
 
+// recordedPeriod returns the period as a recorded life contains it.
 func recordedPeriod(p billing.Period) lives.Period {
 	period := lives.Period{Start: p.Start.UTC(), End: p.End.UTC()}
 	if p.ClosedAt != nil {

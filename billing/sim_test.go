@@ -87,7 +87,7 @@ func (c covered) require(t *testing.T, lives uint64) {
 	for a := range kinds {
 		for b := range a + 1 {
 			least := least
-			if is(seldomInOneLife, kinds[a].name, kinds[b].name) || is(seldomInOneLife, kinds[b].name, kinds[a].name) {
+			if isListed(seldomInOneLife, kinds[a].name, kinds[b].name) || isListed(seldomInOneLife, kinds[b].name, kinds[a].name) {
 				least = lives / 100_000
 			}
 			if n := c.pairs[[2]int{a, b}]; n < int(least) && inOneLife(kinds[a].name, kinds[b].name) {
@@ -100,6 +100,7 @@ func (c covered) require(t *testing.T, lives uint64) {
 // coverage maps each pair of kinds of steps to the number of lives in which the pair occurred.
 type coverage map[[2]int]int
 
+// add adds the numbers of lives in o.
 func (c *coverage) add(o coverage) {
 	if *c == nil {
 		*c = make(coverage)
@@ -210,7 +211,7 @@ func (l *life) outcome() string {
 		}
 		for _, line := range p.Closed {
 			usage := line.Usage
-			for _, value := range l.came(line.MeterID, p) {
+			for _, value := range l.lateValues(line.MeterID, p) {
 				usage = usage.Add(value)
 			}
 			own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)

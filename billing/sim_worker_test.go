@@ -55,6 +55,7 @@ type pass struct {
 	found   bool    // the pass found reports that a restore had lost
 }
 
+// newPass begins a pass for the customer of a ledger.
 func (l *life) newPass(of *ledger) *pass {
 	return &pass{life: l, ledger: of, tried: make(map[uuid.UUID]bool)}
 }
@@ -125,6 +126,8 @@ func (p *pass) read() {
 	}
 }
 
+// plan plans the next reports, checks the plans and stores them, unless the customer has to be read first. It returns
+// false if there is no connection, or no report to send.
 func (p *pass) plan() bool {
 	l := p.ledger
 	if l.connection == nil {
@@ -132,7 +135,7 @@ func (p *pass) plan() bool {
 	}
 	plans := l.plan(p.now, func(f *billing.Facts) { f.After, f.Excluded = p.after, p.excluded })
 	for _, of := range plans {
-		p.in(of.ledger, func() {
+		p.withLedger(of.ledger, func() {
 			p.checkPrefix(of.ledger, of.facts, of.ReportPlan)
 			p.checkReports(of.ReportPlan)
 		})
@@ -207,6 +210,7 @@ func meterOf(r billing.Report) metering.MeterID {
 	return r.Lines[0].MeterID
 }
 
+// lease leases the next report of the queue. If the queue is empty, the pass plans again.
 func (p *pass) lease() {
 	if len(p.queue) == 0 {
 		p.stage = toPlan
@@ -337,6 +341,7 @@ func (p *pass) trouble(r *storedReport) trouble {
 	return what
 }
 
+// settle stores the outcome of the call. Without an outcome, it ends the lease.
 func (p *pass) settle() {
 	p.noteSettling()
 	switch {
@@ -373,6 +378,7 @@ type place struct {
 	underWay         bool
 }
 
+// unconfirmed returns the totals at the current connection with quantities that were accepted and not seen counted yet.
 func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	var series []billing.Series
 	for _, r := range l.reports {

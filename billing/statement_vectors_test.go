@@ -139,12 +139,14 @@ func statementVector(t *testing.T, seed uint64) []byte {
 	return framedStatement(t, report, "acme", int64(seed)+1, f.Now)
 }
 
+// statementReport returns the first report that is planned from the facts.
 func statementReport(t *testing.T, f billing.Facts) billing.Report {
 	plan := billing.NewBooks(f).Plan()
 	require.NotEmpty(t, plan.Reports)
 	return plan.Reports[0]
 }
 
+// framedStatement returns the message body of a statement.
 func framedStatement(t *testing.T, report billing.Report, customer string, sequence int64, now time.Time) []byte {
 	framed, err := webhook.NewProvider(nil).Frame(billing.Message{
 		Report: report, ID: uuid.UUID{1}, TenantID: 1, CustomerID: 1, CustomerExternalID: customer, Sequence: sequence,

@@ -92,6 +92,7 @@ func (b *Books) StatementOf(period Period) Statement {
 	return s
 }
 
+// adjustmentsOf returns the statement's adjustments of the meter.
 func (s Statement) adjustmentsOf(meter metering.MeterID) []Adjustment {
 	return slices.DeleteFunc(slices.Clone(s.Adjustments), func(a Adjustment) bool { return a.MeterID != meter })
 }
@@ -132,6 +133,7 @@ func (s Statement) Totals() []Total {
 	return slices.SortedFunc(maps.Values(sums), func(a, b Total) int { return cmp.Compare(a.Currency, b.Currency) })
 }
 
+// openLines returns the statement lines of an open period.
 func (b *Books) openLines(period Period) (lines []StatementLine) {
 	for _, c := range b.shown(period) {
 		lines = append(lines, statementLineOf(c))
@@ -139,6 +141,7 @@ func (b *Books) openLines(period Period) (lines []StatementLine) {
 	return lines
 }
 
+// closedLines returns the statement lines of a closed period, with the late usage since the close.
 func (b *Books) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range b.Meters {
 		then := period.line(m.ID)

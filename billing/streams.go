@@ -256,4 +256,5 @@ func (f *Facts) takes(meter metering.MeterID) bool {
 	return slices.ContainsFunc(slices.Concat(f.Side.Destinations, f.Side.Charges), func(d Destination) bool { return d.MeterID == meter && d.takes() })
 }
 
+// takes reports whether the destination accepts reports.
 func (d Destination) takes() bool { return d.Excluded.Code == "" }

@@ -75,6 +75,7 @@ type amount struct {
 	value metering.Decimal
 }
 
+// amounts returns the decimal fields of the terms, except those of tiers and dimensions.
 func (t Terms) amounts() []amount {
 	return []amount{
 		{"base_price", t.BasePrice}, {"included_units", t.IncludedUnits}, {"overage_rate", t.OverageRate}, {"unit_price", t.UnitPrice},
@@ -83,6 +84,7 @@ func (t Terms) amounts() []amount {
 	}
 }
 
+// validPerUnits returns an error if PerUnits is set and the model does not allow it, or if it is out of bounds.
 func (t Terms) validPerUnits() error {
 	if t.PerUnits == 0 {
 		return nil
@@ -93,6 +95,8 @@ func (t Terms) validPerUnits() error {
 	return validCount("body.per_units", t.PerUnits)
 }
 
+// validPackages returns an error if PackageSize is set and the model does not allow it, or if it is out of bounds. The
+// model package requires it.
 func (t Terms) validPackages() error {
 	if t.Model != ModelPackage && t.PackageSize == 0 {
 		return nil
@@ -103,6 +107,7 @@ func (t Terms) validPackages() error {
 	return validCount("body.package_size", t.PackageSize)
 }
 
+// validCount returns an error unless n is from 1 to MaxPerUnit.
 func validCount(field string, n int64) error {
 	if n < 1 || n > MaxPerUnit {
 		return metering.Invalid(field, "must be a whole number from 1 to %d", int64(MaxPerUnit))
@@ -110,7 +115,8 @@ func validCount(field string, n int64) error {
 	return nil
 }
 
-// validBounds refuses bounds that rounding the charge could break.
+// validBounds returns an error if the maximum charge is less than the minimum charge. It also returns an error for a
+// bound with more decimals than the currency, because a rounded charge could exceed the bound.
 func (t Terms) validBounds() error {
 	digits := metering.MinorDigits(t.Currency)
 	for _, bound := range []amount{{"minimum_charge", t.MinimumCharge}, {"maximum_charge", t.MaximumCharge}} {
@@ -124,6 +130,7 @@ func (t Terms) validBounds() error {
 	return nil
 }
 
+// validTiers returns an error if the model does not allow the number of tiers, or if a tier is invalid.
 func (t Terms) validTiers() error {
 	tiered := t.PriceModel().Has("tiers")
 	switch n := len(t.Tiers); {
@@ -140,6 +147,8 @@ func (t Terms) validTiers() error {
 	return nil
 }
 
+// validTier returns an error if tier n has a negative price, or a bound that does not exceed the previous one. Only the
+// last tier must have no bound.
 func (t Terms) validTier(n int, tier Tier) error {
 	field := func(name string) string { return fmt.Sprintf("body.tiers[%d].%s", n, name) }
 	last := n == len(t.Tiers)-1

@@ -56,6 +56,7 @@ func (t Terms) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// modelText describes the model and its rates in words.
 func (t Terms) modelText() string {
 	switch t.Model {
 	case ModelPerUnit:
@@ -89,6 +90,7 @@ func (t Terms) dimensionsText() string {
 	return "by dimension (" + strings.Join(append(shortened(prices, "prices"), other), " | ") + ")"
 }
 
+// matchText describes the values that the price matches.
 func (p DimensionPrice) matchText() string {
 	var conditions []string
 	for _, property := range slices.Sorted(maps.Keys(p.Match)) {
@@ -101,6 +103,7 @@ func (p DimensionPrice) matchText() string {
 	return strings.Join(conditions, " and ")
 }
 
+// tiersText lists the tiers, shortened to maxListed elements, and then the last tier.
 func (t Terms) tiersText() string {
 	var tiers []string
 	for _, tier := range t.Tiers {
@@ -119,6 +122,7 @@ func (t Terms) tiersText() string {
 	return strings.Join(append(shortened(tiers[:last:last], "tiers"), tiers[last]), "; ")
 }
 
+// unitText describes a unit price, with the number of units that it pays for.
 func (t Terms) unitText(price metering.Decimal) string {
 	if t.PerUnits <= 1 {
 		return t.money(price) + " for each unit"
@@ -126,4 +130,5 @@ func (t Terms) unitText(price metering.Decimal) string {
 	return fmt.Sprintf("%s for each %d units", t.money(price), t.PerUnits)
 }
 
+// money returns an amount with the currency of the terms.
 func (t Terms) money(amount metering.Decimal) string { return amount.String() + " " + t.Currency }

@@ -152,6 +152,7 @@ func (s *system) requireShown(id string, result workflows.BulkSyncResult) {
 	})
 }
 
+// lastAutoSync returns the workflow ID of the schedule's last run.
 func (s *system) lastAutoSync() (workflowID string) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {

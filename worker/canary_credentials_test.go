@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
+// keys creates and rotates API keys, and sends requests with invalid keys.
 func (c *canary) keys() {
 	made := c.must(201, "POST", "/v1/api-keys", object{"name": "canary-key", "scope": "read_write"}, "Idempotency-Key: canary-once")
 	c.secret("an API key", made["key"].(string))
@@ -29,6 +30,7 @@ func (c *canary) keys() {
 	c.must(403, "GET", "/v1/tenant", nil, "Authorization: Bearer "+rotated["key"].(string))
 }
 
+// signatures creates and rotates an HMAC secret, and sends signed requests.
 func (c *canary) signatures() {
 	made := c.must(201, "POST", "/v1/hmac-secrets", object{"name": "canary-service", "scope": "admin"})
 	id, secret := made["id"].(string), made["secret"].(string)

@@ -97,6 +97,7 @@ func (c *canary) impersonal(where, text string) {
 	}
 }
 
+// around returns a part of the text with up to 150 bytes on each side.
 func around(text string, at, length int) string {
 	return text[max(0, at-150):min(len(text), at+length+150)]
 }

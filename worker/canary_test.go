@@ -79,6 +79,7 @@ func TestSecretsStayEncryptedAndPersonalDataStaysInItsRows(t *testing.T) {
 	}
 }
 
+// newCanary returns a canary with a tenant, and running processes.
 func newCanary(t *testing.T) *canary {
 	t.Helper()
 	c := &canary{T: t, far: newFarEnd(t), fake: seededStripe(t, time.Now), secrets: map[string]string{}}
@@ -121,6 +122,7 @@ func (c *canary) start(keys string) *proc.System {
 	return system
 }
 
+// secret marks a value as a secret that must not be shown unsealed.
 func (c *canary) secret(what, value string) {
 	c.Helper()
 	require.Greater(c, len(value), 11, what)
@@ -162,6 +164,7 @@ func (c *canary) call(method, path string, body any, headers ...string) (status 
 	return response.StatusCode, answer
 }
 
+// must sends a request like call, repeats it while the API answers 503, and requires the status.
 func (c *canary) must(status int, method, path string, body any, headers ...string) map[string]any {
 	c.Helper()
 	var got int
@@ -178,6 +181,7 @@ func (c *canary) must(status int, method, path string, body any, headers ...stri
 
 type object = map[string]any
 
+// people signs in, changes passwords and invites members.
 func (c *canary) people() {
 	first := c.must(200, "POST", "/v1/auth/login", object{"email": "canary-owner@example.com", "password": c.secrets["the owner's first password"]})
 	c.secret("a session", first["token"].(string))
@@ -254,12 +258,14 @@ func (c *canary) signInAtIssuer(begin, body string) {
 	visited(browser.Get(callback))
 }
 
+// use ingests an event of a customer.
 func (c *canary) use(customer, value string) {
 	c.Helper()
 	c.must(200, "POST", "/v1/events", object{"event_type": "canary-type", "customer_id": customer, "value": json.Number(value),
 		"properties": object{"canary_property": "canary-value"}, "idempotency_key": "canary-" + rand.Text()})
 }
 
+// usage creates a customer, a meter and a price, and ingests and reads usage.
 func (c *canary) usage() {
 	c.must(201, "POST", "/v1/customers", object{"external_id": "canary-customer", "name": "Canary Person", "metadata": object{"canary": "canary"}})
 	c.use("canary-customer", "3")
@@ -330,6 +336,7 @@ func (c *canary) sync(customer, status string) {
 	require.Equal(c, status, sync["status"], "%v", sync)
 }
 
+// webhook syncs a customer to a receiver of statements that refuses or loses some of them.
 func (c *canary) webhook() {
 	c.secret("the webhook's secret", webhookSecret)
 	c.must(200, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": c.far.url + "/canary-hook?token=canary", "secret": webhookSecret})
@@ -342,6 +349,7 @@ func (c *canary) webhook() {
 	c.sync("canary-customer", "succeeded")
 }
 
+// autoSync runs Auto-Sync while the receiver is unavailable.
 func (c *canary) autoSync() {
 	c.far.behave(`{"status":503,"times":1000}`)
 	c.use("canary-customer", "1")
@@ -398,6 +406,7 @@ func (c *canary) none(queries ...string) error {
 	return nil
 }
 
+// stripe syncs a customer to Stripe, which refuses or loses some calls.
 func (c *canary) stripe() {
 	c.secret("Stripe's key", stripeKey)
 	c.secret("the secret of Stripe's endpoint", canaryHook)
@@ -417,6 +426,7 @@ func (c *canary) stripe() {
 	c.sync("canary-other", "failed")
 }
 
+// events delivers events of Stripe, one of them with a wrong signature.
 func (c *canary) events() {
 	path := "/v1/provider-webhooks/stripe/" + c.tenant
 	for i, kind := range []string{"customer.subscription.updated", "invoice.created", "customer.subscription.updated"} {

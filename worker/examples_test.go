@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// exampleMeter is a meter with its price in Odometer and its price at Stripe.
 type exampleMeter struct {
 	slug                           string
 	base, included, rate, currency string
@@ -92,6 +93,7 @@ type exampleSystem struct {
 // untilEnd is the time from the start of the test to the end of the period. All usage is of the test's first second.
 const untilEnd = 50 * time.Minute
 
+// newExamples starts the processes, and creates the customers, meters and prices of the examples.
 func newExamples(t *testing.T) *exampleSystem {
 	t.Helper()
 	clock := proc.NewClock(t)
@@ -133,6 +135,7 @@ func newExamples(t *testing.T) *exampleSystem {
 	return s
 }
 
+// read sends a request, requires the status 200, and decodes the answer.
 func (s *exampleSystem) read(method, path string, body, into any) {
 	s.Helper()
 	status, answer := s.awaitAnswer(s, method, path, body)
@@ -140,6 +143,7 @@ func (s *exampleSystem) read(method, path string, body, into any) {
 	require.NoError(s, json.Unmarshal(answer, into), "%s", answer)
 }
 
+// use ingests usage of the example's meters, at the start of the test.
 func (s *exampleSystem) use(e example, units [2]string) {
 	s.Helper()
 	for i, slug := range e.slugs {
@@ -305,6 +309,7 @@ func (s *exampleSystem) happened(kind, object string) {
 	})
 }
 
+// awaitClosedPeriod waits until the period is closed, and checks its lines.
 func (s *exampleSystem) awaitClosedPeriod(e example) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {

@@ -20,12 +20,14 @@ type farEnd struct {
 	url string
 }
 
+// newFarEnd starts a receiver.
 func newFarEnd(t testing.TB) farEnd {
 	server := httptest.NewServer(receiver.New(webhookSecret))
 	t.Cleanup(server.Close)
 	return farEnd{t, server.URL}
 }
 
+// behave sets how the receiver answers the next deliveries.
 func (f farEnd) behave(behaviour string) {
 	f.t.Helper()
 	response, err := http.Post(f.url+"/behave", "application/json", strings.NewReader(behaviour))
@@ -34,6 +36,7 @@ func (f farEnd) behave(behaviour string) {
 	require.Equal(f.t, http.StatusNoContent, response.StatusCode)
 }
 
+// received returns all deliveries, and requires that they match the contract.
 func (f farEnd) received() []receiver.Delivery {
 	f.t.Helper()
 	response, err := http.Get(f.url + "/received")
@@ -91,6 +94,7 @@ func (f farEnd) billed() map[string]string {
 	return usage
 }
 
+// forget deletes the recorded deliveries.
 func (f farEnd) forget() {
 	f.t.Helper()
 	request, err := http.NewRequest(http.MethodDelete, f.url+"/received", nil)

@@ -143,11 +143,13 @@ func keepHistories(t *testing.T, histories map[string]*historypb.History) {
 	}
 }
 
+// missing reports whether the file does not exist.
 func missing(file string) bool {
 	_, err := os.Stat(file)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// history returns the history of the workflow's latest run.
 func (s *system) history(workflowID string) *historypb.History {
 	s.Helper()
 	var history historypb.History

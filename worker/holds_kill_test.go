@@ -50,6 +50,7 @@ func (d *deadly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
+// next removes and returns the first point that the call matches. dies is false if there is none.
 func (d *deadly) next(r *http.Request) (p point, dies bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,6 +64,7 @@ func (d *deadly) next(r *http.Request) (p point, dies bool) {
 	return p, false
 }
 
+// kill sets the points at which workers die.
 func (d *deadly) kill(points ...point) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

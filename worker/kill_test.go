@@ -24,6 +24,7 @@ type caller struct {
 	url, key string
 }
 
+// call sends a request, and returns the status and the answer.
 func (c caller) call(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -44,6 +45,7 @@ func (c caller) call(ctx context.Context, method, path string, body any) (status
 	return response.StatusCode, answer, err
 }
 
+// must sends a request like awaitAnswer, and requires the status.
 func (c caller) must(t *testing.T, status int, method, path string, body any) {
 	t.Helper()
 	got, answer := c.awaitAnswer(t, method, path, body)

@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// state collects metrics from the database each time Prometheus scrapes the worker. All workers return the
+// stateCollector collects metrics from the database each time Prometheus scrapes the worker. All workers return the
 // same values.
-type state struct {
+type stateCollector struct {
 	store *db.DB
 	log   *slog.Logger
 	now   func() time.Time
@@ -44,14 +44,14 @@ var (
 	keptFrom = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "Time from which events are kept; absent if all events are kept.", nil, nil)
 )
 
-func (s *state) Describe(all chan<- *prometheus.Desc) {
+func (s *stateCollector) Describe(all chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{discrepancies, unfolded, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, evaluationsDue, oldestEvaluation, keptFrom} {
 		all <- d
 	}
 }
 
 // Collect returns no metrics if the database does not respond.
-func (s *state) Collect(all chan<- prometheus.Metric) {
+func (s *stateCollector) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
 	found, err := s.store.Maintenance.State(ctx, s.now())

@@ -99,6 +99,7 @@ func requireSearchAttributes(ctx context.Context, temporal client.Client, namesp
 	}
 }
 
+// registerSearchAttributes registers the search attributes, unless they are already registered.
 func registerSearchAttributes(ctx context.Context, temporal client.Client, namespace string) error {
 	_, err := temporal.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 		Namespace:        namespace,
@@ -111,6 +112,7 @@ func registerSearchAttributes(ctx context.Context, temporal client.Client, names
 	return err
 }
 
+// readRetention returns the time for which the namespace keeps finished runs.
 func readRetention(ctx context.Context, temporal client.Client, namespace string) (time.Duration, error) {
 	described, err := temporal.WorkflowService().DescribeNamespace(ctx,
 		&workflowservice.DescribeNamespaceRequest{Namespace: namespace})

@@ -55,6 +55,7 @@ func TestPreparingANamespaceNeverShortensItsRetention(t *testing.T) {
 	}
 }
 
+// retention returns the retention of the Temporal namespace.
 func (s *system) retention() time.Duration {
 	s.Helper()
 	described, err := s.temporal.WorkflowService().DescribeNamespace(s.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})

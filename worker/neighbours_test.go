@@ -58,6 +58,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// customers returns the number of customers with an accepted statement.
 func (m *moody) customers() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -172,6 +172,7 @@ func (s *system) awaitDetails(run, text string) {
 	})
 }
 
+// currentDetails returns the details of the run that Temporal shows.
 func currentDetails(ctx context.Context, c client.Client, run string) (string, error) {
 	described, err := c.QueryWorkflow(ctx, run, "", "__temporal_workflow_metadata")
 	if err != nil {
@@ -182,6 +183,7 @@ func currentDetails(ctx context.Context, c client.Client, run string) (string, e
 	return metadata.GetCurrentDetails(), err
 }
 
+// awaitDeliveries waits until the receiver has this number of deliveries.
 func (s *system) awaitDeliveries(atLeast int) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {

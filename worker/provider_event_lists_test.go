@@ -81,6 +81,7 @@ func TestAutoSyncReconcilesInvoiceWithoutDeliveredEvent(t *testing.T) {
 	require.Contains(t, s.activities(s.lastAutoSync()), "ListEvents")
 }
 
+// rowsOf returns the number of the tenant's rows in a table.
 func (s *stripeSystem) rowsOf(table string) (n int) {
 	s.Helper()
 	require.NoError(s, s.connect().QueryRow(s.Context(), `select count(*) from `+table+` where tenant_id = $1`, s.tenant).Scan(&n))

@@ -29,6 +29,7 @@ func (s *stripeSystem) drafted() (invoice string) {
 	return s.lastInvoice().ID
 }
 
+// lastInvoice returns the newest invoice at Stripe.
 func (s *stripeSystem) lastInvoice() stripetest.InvoiceState {
 	invoices := s.fake.State().Accounts[0].Invoices
 	return invoices[len(invoices)-1]

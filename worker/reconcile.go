@@ -29,7 +29,7 @@ const (
 // unfinished is a kind of work that is stored as a row before its workflow run starts. If the start fails or
 // the run is terminated, the worker starts another run from the row.
 type unfinished struct {
-	what  string
+	name  string
 	first time.Duration // delay of the first check after the worker's start
 	every time.Duration
 	find  func(ctx context.Context, now time.Time) ([]begin, error)
@@ -39,12 +39,12 @@ type unfinished struct {
 // webhooks instead.
 type begin func(ctx context.Context) error
 
-// everything returns all kinds of work that may be unfinished. Every worker checks all of them. An open run
+// allUnfinished returns all kinds of work that may be unfinished. Every worker checks all of them. An open run
 // continues unchanged, even if another worker started it.
-func everything(config Config) []unfinished {
+func allUnfinished(config Config) []unfinished {
 	store, c := config.Store, config.Temporal
 	return []unfinished{
-		{"backfills", 0, reconcileEvery, rows(
+		{"backfills", 0, reconcileEvery, startsFor(
 			func(ctx context.Context, _ time.Time) ([]usage.BackfillingMeterVersion, error) {
 				return store.Backfills.Unfinished(ctx)
 			},
@@ -52,44 +52,44 @@ func everything(config Config) []unfinished {
 				return workflows.StartBackfillMeter(ctx, c, f.Tenant, f.Version)
 			},
 		)},
-		{"events of providers", 0, reconcileEvery, rows(overdue(store.ProviderEvents.Open),
+		{"events of providers", 0, reconcileEvery, startsFor(overdue(store.ProviderEvents.Open),
 			func(ctx context.Context, e ledger.KeptEvent) error {
 				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Customer, e.Row, false)
 			},
 		)},
-		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),
+		{"syncs", 0, reconcileEvery, startsFor(overdue(store.Syncs.Open),
 			func(ctx context.Context, o ledger.OpenSyncs) error {
 				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
 			},
 		)},
-		{"delayed syncs", 0, reconcileEvery, rows(store.Syncs.Delayed,
+		{"delayed syncs", 0, reconcileEvery, startsFor(store.Syncs.Delayed,
 			func(ctx context.Context, d ledger.DelayedSync) error {
 				return store.Syncs.ReportDelay(ctx, d, config.Now())
 			},
 		)},
-		{"rotations", 0, reconcileEvery, rows(store.Rotations.Unwatched,
+		{"rotations", 0, reconcileEvery, startsFor(store.Rotations.Unwatched,
 			func(ctx context.Context, r access.UnwatchedRotation) error {
 				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
 			},
 		)},
-		{"erasures", 0, reconcileEvery, rows(overdue(store.Erasures.Unfinished),
+		{"erasures", 0, reconcileEvery, startsFor(overdue(store.Erasures.Unfinished),
 			func(ctx context.Context, e db.ErasingCustomer) error {
 				return workflows.StartEraseCustomer(ctx, c, e.Tenant, e.ID)
 			},
 		)},
-		{"held invoices", 0, holdEvery, rows(overdue(store.Holds.Open),
+		{"held invoices", 0, holdEvery, startsFor(overdue(store.Holds.Open),
 			func(ctx context.Context, h ledger.OpenHold) error {
 				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.Customer, h.ID)
 			},
 		)},
 		// The first check runs StartOverdue after the worker's start, so that the first sync of a new customer
 		// precedes it.
-		{"billing periods", StartOverdue, closeEvery, rows(store.Ledger.DueTenants,
+		{"billing periods", StartOverdue, closeEvery, startsFor(store.Ledger.DueTenants,
 			func(ctx context.Context, tenant metering.TenantID) error {
 				return workflows.StartClosePeriod(ctx, c, tenant)
 			},
 		)},
-		{"messages to webhooks", 0, deliverEvery, rows(store.Deliveries.Wanted,
+		{"messages to webhooks", 0, deliverEvery, startsFor(store.Deliveries.Wanted,
 			func(ctx context.Context, w access.WantedEndpoint) error {
 				return workflows.StartDeliverWebhooks(ctx, c, w.Tenant, w.Endpoint)
 			},
@@ -97,7 +97,8 @@ func everything(config Config) []unfinished {
 	}
 }
 
-func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error), start func(ctx context.Context, row Row) error) func(context.Context, time.Time) ([]begin, error) {
+// startsFor returns a function that finds rows, and returns a begin for each of them that calls start.
+func startsFor[Row any](find func(ctx context.Context, now time.Time) ([]Row, error), start func(ctx context.Context, row Row) error) func(context.Context, time.Time) ([]begin, error) {
 	return func(ctx context.Context, now time.Time) (starts []begin, err error) {
 		found, err := find(ctx, now)
 		for _, row := range found {
@@ -117,26 +118,27 @@ func overdue[Row any](find func(ctx context.Context, before time.Time) ([]Row, e
 // so that the kinds do not wait for each other.
 func reconcile(ctx context.Context, config Config) {
 	go applySchedules(ctx, config)
-	for _, u := range everything(config) {
+	for _, u := range allUnfinished(config) {
 		go u.reconcile(ctx, config)
 	}
 }
 
+// reconcile checks for unfinished work periodically, until ctx ends.
 func (u unfinished) reconcile(ctx context.Context, config Config) {
-	rest(ctx, u.first)
+	sleep(ctx, u.first)
 	for ctx.Err() == nil {
 		pause := u.every
-		if err := u.once(ctx, config.Now()); err != nil && ctx.Err() == nil {
-			config.Log.WarnContext(ctx, u.what+": the worker could not handle every row; it tries again", "error", err)
+		if err := u.checkOnce(ctx, config.Now()); err != nil && ctx.Err() == nil {
+			config.Log.WarnContext(ctx, u.name+": the worker could not handle every row; it tries again", "error", err)
 			pause = min(pause, reconcileEvery)
 		}
-		rest(ctx, pause)
+		sleep(ctx, pause)
 	}
 }
 
-// once checks for unfinished work once. If a run cannot be started, once still starts the runs of the other
+// checkOnce checks for unfinished work once. If a run cannot be started, checkOnce still starts the runs of the other
 // rows. The next check tries again.
-func (u unfinished) once(ctx context.Context, now time.Time) error {
+func (u unfinished) checkOnce(ctx context.Context, now time.Time) error {
 	starts, err := u.find(ctx, now)
 	if err != nil {
 		return err
@@ -147,18 +149,19 @@ func (u unfinished) once(ctx context.Context, now time.Time) error {
 			failures = append(failures, err)
 		}
 	}
-	return someOf(failures, len(starts))
+	return joinFailures(failures, len(starts))
 }
 
-// someOf joins the failures of a number of attempts into one error. It returns nil if there are none.
-func someOf(failures []error, attempts int) error {
+// joinFailures joins the failures of a number of attempts into one error. It returns nil if there are none.
+func joinFailures(failures []error, attempts int) error {
 	if len(failures) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%d of %d attempts failed: %w", len(failures), attempts, errors.Join(failures...))
 }
 
-func rest(ctx context.Context, d time.Duration) {
+// sleep waits for a duration, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -167,14 +170,14 @@ func rest(ctx context.Context, d time.Duration) {
 
 // applySchedules periodically updates the Temporal schedules to match their settings.
 func applySchedules(ctx context.Context, config Config) {
-	distrusted := true // schedules may have changed while no worker was running
+	applyAll := true // schedules may have changed while no worker was running
 	for ctx.Err() == nil {
-		if err := applySchedulesOnce(ctx, config, distrusted); err == nil {
-			distrusted = false
+		if err := applySchedulesOnce(ctx, config, applyAll); err == nil {
+			applyAll = false
 		} else if ctx.Err() == nil {
 			config.Log.WarnContext(ctx, "the worker could not apply the settings of all schedules; it tries again", "error", err)
 		}
-		rest(ctx, reconcileEvery)
+		sleep(ctx, reconcileEvery)
 	}
 }
 
@@ -196,9 +199,10 @@ func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 			failures = append(failures, fmt.Errorf("%s: %w", a.Tenant.ID, err))
 		}
 	}
-	return someOf(failures, len(list))
+	return joinFailures(failures, len(list))
 }
 
+// applySchedule updates a tenant's schedule in Temporal, and records that its settings are applied.
 func applySchedule(ctx context.Context, config Config, a ledger.TenantAutoSync) error {
 	setPaused := a.AppliedAt == nil // the tenant's new setting applies; otherwise, an operator's pause or resume stays
 	if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
+// encryptionKey returns an encryption key as the environment variable contains it.
 func encryptionKey(id byte) string {
 	return fmt.Sprintf("key-%c:%s", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, 32)))
 }
@@ -145,6 +146,7 @@ func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring seal.Ke
 	return n
 }
 
+// connect connects to the database until the test ends.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

@@ -65,6 +65,7 @@ func (s *system) rotationOutcome(r metering.Rotation) metering.RotationOutcome {
 	return s.outcomeBy(s.connect(), r)
 }
 
+// outcomeBy reads the outcome of a rotation through the connection.
 func (s *system) outcomeBy(conn *pgx.Conn, r metering.Rotation) (outcome metering.RotationOutcome) {
 	s.Helper()
 	err := conn.QueryRow(s.Context(), `select coalesce(outcome, '') from credential_rotations where tenant_id = $1 and id = $2`, r.TenantID, r.ID).Scan(&outcome)
@@ -72,6 +73,7 @@ func (s *system) outcomeBy(conn *pgx.Conn, r metering.Rotation) (outcome meterin
 	return outcome
 }
 
+// awaitRotation waits until the rotation has the outcome.
 func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcome) {
 	s.Helper()
 	conn := s.connect()
@@ -83,6 +85,7 @@ func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcom
 	})
 }
 
+// lastAudit returns the newest entry of the audit log.
 func (s *system) lastAudit() string {
 	s.Helper()
 	return s.lastAudits(1)[0]

@@ -144,6 +144,7 @@ func (s *system) cancel(sync uuid.UUID, open []uuid.UUID) {
 	}))
 }
 
+// steering returns an operator's request about a sync.
 func (s *system) steering(sync uuid.UUID) ledger.Steering {
 	return ledger.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// decimals sets the usage scale of the meters.
 func (s *stripeSystem) decimals(n int32, slugs ...string) {
 	s.Helper()
 	for _, slug := range slugs {

@@ -27,6 +27,7 @@ import (
 // inAllWays lists a meter for each reporting method that has a total at Stripe.
 var inAllWays = []string{"record", "delta", "window", "last"}
 
+// useAll ingests an event of each meter in inAllWays.
 func (s *stripeSystem) useAll(value string) {
 	s.Helper()
 	for _, meter := range inAllWays {
@@ -34,6 +35,7 @@ func (s *stripeSystem) useAll(value string) {
 	}
 }
 
+// requireBilled requires that Stripe would bill the quantity for each meter in inAllWays.
 func requireBilled(t testing.TB, fake *stripetest.Fake, want string) {
 	t.Helper()
 	for _, item := range inAllWays {
@@ -178,6 +180,7 @@ type detour struct {
 	base string
 }
 
+// newDetour returns a detour to the server at the URL.
 func newDetour(to string) *detour {
 	target, _ := url.Parse(to)
 	return &detour{Handler: httputil.NewSingleHostReverseProxy(target), held: map[string]*http.Request{}, base: to}
@@ -202,6 +205,7 @@ func (d *detour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Handler.ServeHTTP(w, r)
 }
 
+// letGo sends the held requests, and returns their number.
 func (d *detour) letGo(t *testing.T) (calls int) {
 	t.Helper()
 	d.mu.Lock()

@@ -30,6 +30,7 @@ type stripeSystem struct {
 	used  time.Time   // the time of the events of useOf
 }
 
+// newStripe returns a system that is connected to a fake of Stripe.
 func newStripe(t testing.TB) *stripeSystem {
 	t.Helper()
 	base := newSystem(t)
@@ -73,6 +74,7 @@ func seededStripe(t testing.TB, now func() time.Time) *stripetest.Fake {
 	return fake
 }
 
+// subscribed returns a subscription with an item for each price. Its period began ten days ago.
 func subscribed(n, customer string) stripetest.Subscription {
 	now := time.Now()
 	in := stripetest.Subscription{ID: "sub_" + n, Customer: customer, Start: now.AddDate(0, 0, -10).Unix(), End: now.AddDate(0, 0, 20).Unix()}
@@ -82,6 +84,7 @@ func subscribed(n, customer string) stripetest.Subscription {
 	return in
 }
 
+// link links the customer to a customer at Stripe; "": to none.
 func (s *stripeSystem) link(customer string) {
 	s.Helper()
 	var named *string
@@ -112,6 +115,7 @@ func (s *stripeSystem) useOf(meter, value string) {
 	s.useAt(meter, value, s.used)
 }
 
+// useAt ingests an event of the given time.
 func (s *stripeSystem) useAt(meter, value string, at time.Time) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, s.customer.ExternalID, at, value, "", "")})
@@ -123,6 +127,7 @@ func (s *stripeSystem) quantity(item string) string {
 	return s.fake.Quantity("si_" + item + "_1").String()
 }
 
+// synced requests a sync, and requires that it succeeds.
 func (s *stripeSystem) synced() metering.Sync {
 	s.Helper()
 	sync := s.await(s.request())
@@ -249,11 +254,13 @@ func (s *stripeSystem) happens(kind, object, customer string) metering.ProviderE
 	return row
 }
 
+// happened calls happens, and returns the outcome of the event.
 func (s *stripeSystem) happened(kind, object, customer string) (outcome string) {
 	s.Helper()
 	return s.outcome(s.happens(kind, object, customer))
 }
 
+// outcome returns the outcome of a handled event.
 func (s *stripeSystem) outcome(row metering.ProviderEventID) (outcome string) {
 	s.Helper()
 	require.NoError(s, s.connect().QueryRow(s.Context(), `
@@ -341,6 +348,7 @@ func TestHistoriesAtStripe(t *testing.T) {
 	keepHistories(t, histories)
 }
 
+// price sets a price of the meter, from now on.
 func (s *stripeSystem) price(slug string, p billing.Price) {
 	s.Helper()
 	meter, err := s.store.Meters.Get(s.Context(), s.tenant, slug)

@@ -34,6 +34,7 @@ func (r *refusals) InterceptClient(next interceptor.ClientOutboundInterceptor) i
 	return refusing
 }
 
+// note records a start, and refuses it.
 func (r *refusals) note(run client.StartWorkflowOptions) (client.WorkflowRun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,6 +42,7 @@ func (r *refusals) note(run client.StartWorkflowOptions) (client.WorkflowRun, er
 	return nil, errors.New("not this one")
 }
 
+// missing returns an error if one of the runs was not started.
 func (r *refusals) missing(ids []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,6 +62,7 @@ func (r *refusals) customerOf(id string) string {
 	return customer
 }
 
+// refusing refuses every start of a run, and records it in refusals.
 type refusing struct {
 	interceptor.ClientOutboundInterceptorBase
 	*refusals

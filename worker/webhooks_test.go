@@ -28,6 +28,7 @@ type listener struct {
 	hook metering.Endpoint
 }
 
+// listen creates a webhook of the tenant for messages of these kinds.
 func (s *system) listen(kinds ...metering.MessageKind) *listener {
 	s.Helper()
 	l := &listener{system: s, farEnd: newFarEnd(s)}
@@ -61,6 +62,7 @@ func (l *listener) heard(want int) map[string]string {
 	return heard
 }
 
+// settled returns the number of deliveries by status.
 func (l *listener) settled() (statuses map[metering.DeliveryStatus]int) {
 	l.Helper()
 	list, err := dbtest.Items(l.store.Deliveries.List(l.Context(), l.tenant, l.hook.ID, "", uuid.Nil, 1000))
@@ -72,6 +74,7 @@ func (l *listener) settled() (statuses map[metering.DeliveryStatus]int) {
 	return statuses
 }
 
+// awaitSettled waits until the deliveries have these numbers by status.
 func (l *listener) awaitSettled(want map[metering.DeliveryStatus]int) {
 	l.Helper()
 	dbtest.Eventually(l, func() error {

@@ -63,7 +63,7 @@ func Run(ctx context.Context, config Config) error {
 		Metrics: activities.NewMetrics(config.Metrics), Now: config.Now, BaseURL: config.BaseURL,
 	})
 	if config.Metrics != nil {
-		config.Metrics.MustRegister(&state{config.Store, config.Log, config.Now})
+		config.Metrics.MustRegister(&stateCollector{config.Store, config.Log, config.Now})
 	}
 	fatal := make(chan error, 3)
 	options := worker.Options{

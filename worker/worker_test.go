@@ -55,11 +55,13 @@ type system struct {
 	lostBeats  atomic.Int64 // heartbeats that Temporal did not answer in time
 }
 
+// newSystem returns a system with a new Temporal namespace.
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	return newSystemIn(t, proc.Namespace(t, temporalAddress(t)))
 }
 
+// newSystemIn returns a system in the Temporal namespace.
 func newSystemIn(t testing.TB, namespace string) *system {
 	t.Helper()
 	s := &system{TB: t, namespace: namespace, log: proc.Logger(t), clock: proc.NewClock(t)}
@@ -98,10 +100,12 @@ func (s *system) noteLostBeat(ctx context.Context, method string, request, answe
 	return err
 }
 
+// testKey returns an encryption key as the environment variable contains it.
 func testKey() string {
 	return "test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 }
 
+// temporalAddress returns the address of the Temporal server for tests.
 func temporalAddress(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
@@ -111,8 +115,10 @@ func temporalAddress(t testing.TB) string {
 	return address
 }
 
+// quiet returns a logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// useProvider connects the tenant to a receiver of statements at the URL.
 func (s *system) useProvider(url string) {
 	s.Helper()
 	sealed, err := s.keyring.Seal(s.tenant, seal.ProviderSecret, []byte(webhookSecret))
@@ -122,6 +128,7 @@ func (s *system) useProvider(url string) {
 	})
 }
 
+// useStripe connects the tenant to an account of Stripe.
 func (s *system) useStripe(account, key string, mapping map[string]string) {
 	s.Helper()
 	sealed, err := s.keyring.Seal(s.tenant, seal.ProviderSecret, []byte(key))
@@ -135,6 +142,7 @@ func (s *system) useStripe(account, key string, mapping map[string]string) {
 	require.NoError(s, err)
 }
 
+// providers returns the registered providers, and the third one if it is set.
 func (s *system) providers(guard providers.Guard) providers.Registry {
 	all := registry.New(guard, s.stripeBase)
 	if s.third != nil {
@@ -172,6 +180,7 @@ func (s *system) work() (stop func()) {
 	return stop
 }
 
+// use ingests an event of the customer.
 func (s *system) use(value string) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant,
@@ -190,6 +199,7 @@ func (s *system) request() uuid.UUID {
 	return sync.ID
 }
 
+// await waits until the sync has ended, and returns it.
 func (s *system) await(id uuid.UUID) metering.Sync {
 	s.Helper()
 	var sync metering.Sync
@@ -221,6 +231,7 @@ func (s *system) counted(id uuid.UUID) metering.Sync {
 	return sync
 }
 
+// awaitClosed waits until the run has ended, and returns its error.
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -305,6 +316,7 @@ func TestSyncWaitsForUnavailableReceiver(t *testing.T) {
 	require.GreaterOrEqual(t, len(s.received()), 3)
 }
 
+// connect connects to the database until the test ends.
 func (s *system) connect() *pgx.Conn {
 	s.Helper()
 	conn, err := pgx.Connect(s.Context(), s.database)

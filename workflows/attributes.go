@@ -28,6 +28,7 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return types
 }
 
+// attributesOf returns the search attributes of a run: those given and the tenant.
 func attributesOf(tenant metering.TenantID, more ...temporal.SearchAttributeUpdate) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(append(more, tenantAttribute.ValueSet(tenant.String()))...)
 }

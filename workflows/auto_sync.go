@@ -32,7 +32,7 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 			return b.result, err
 		}
 	}
-	more, err := b.pages(ctx, do.FindOutOfSync, "find customers with unreported usage", b.sync)
+	more, err := b.forEachPage(ctx, do.FindOutOfSync, "find customers with unreported usage", b.sync)
 	if more {
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
@@ -43,7 +43,7 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	if err == nil && !in.Closed {
 		err = b.startClosing(ctx)
 	}
-	if err := answered(ctx, err); err != nil || in.Closed || b.result.Left == 0 {
+	if err := awaitUpdateHandlers(ctx, err); err != nil || in.Closed || b.result.Left == 0 {
 		return b.result, err
 	}
 	b.result.Left = 0
@@ -80,7 +80,7 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 // activity runs concurrently with the other steps of the run. await waits until the activity ends,
 // and returns an error only if the run is canceled.
 func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
-	listing := workflow.ExecuteActivity(listingOnce(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
+	listing := workflow.ExecuteActivity(providerListing(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
 	return func() error {
 		var listed activities.ListInvoicesResult
 		err := listing.Get(ctx, &listed)
@@ -106,6 +106,7 @@ func (b *bulkSync) startClosing(ctx workflow.Context) error {
 // its runs.
 func AutoSyncID(tenant metering.TenantID) string { return fmt.Sprintf("auto-sync/%d", tenant) }
 
+// autoSyncStart returns the start of a tenant's scheduled AutoSync run.
 func autoSyncStart(tenant metering.TenantID) start {
 	return start{
 		workflow:   AutoSync,

@@ -39,6 +39,7 @@ type fleet struct {
 	lacking         error // error of the activity FindOutOfSync
 }
 
+// newFleet returns a fleet with customers 1 to the given number. Its provider answers every call.
 func newFleet(t *testing.T, customers int) *fleet {
 	t.Helper()
 	f := &fleet{TestWorkflowEnvironment: newEnvironment(), failing: map[metering.CustomerID]bool{}}
@@ -89,6 +90,7 @@ func (f *fleet) reportElsewhere() {
 	}).Maybe()
 }
 
+// findOutOfSync mocks the activity FindOutOfSync.
 func (f *fleet) findOutOfSync(ctx context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 	f.askedForClosed = in.Closed
 	if f.lacking != nil {
@@ -97,6 +99,7 @@ func (f *fleet) findOutOfSync(ctx context.Context, in activities.CustomerPageInp
 	return f.page(ctx, in)
 }
 
+// page returns the next page of the customers that are out of sync.
 func (f *fleet) page(_ context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 	var page activities.CustomerPageResult
 	for _, c := range f.outOfSync {
@@ -108,6 +111,7 @@ func (f *fleet) page(_ context.Context, in activities.CustomerPageInput) (activi
 	return page, nil
 }
 
+// syncBatch mocks the activity SyncBatch.
 func (f *fleet) syncBatch(_ context.Context, in activities.BatchInput) (activities.SyncBatchResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,6 +131,7 @@ func (f *fleet) syncBatch(_ context.Context, in activities.BatchInput) (activiti
 	return result, nil
 }
 
+// closeBatch mocks the activity CloseBatch.
 func (f *fleet) closeBatch(_ context.Context, in activities.BatchInput) (activities.CloseBatchResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,6 +146,7 @@ func (f *fleet) closeBatch(_ context.Context, in activities.BatchInput) (activit
 	return activities.CloseBatchResult{Closed: len(in.Customers)}, nil
 }
 
+// autoSync runs AutoSync to its end, and returns the result or the error.
 func (f *fleet) autoSync(t *testing.T) (result workflows.BulkSyncResult, err error) {
 	t.Helper()
 	f.closeElsewhere()
@@ -243,6 +249,7 @@ func TestAutoSyncContinuesAsNewWhenSuggested(t *testing.T) {
 	require.Empty(t, f.synced)
 }
 
+// ask sends an update to the run after the given time.
 func (f *fleet) ask(t *testing.T, after time.Duration, name string) {
 	f.RegisterDelayedCallback(func() {
 		f.UpdateWorkflowNoRejection(name, name, t, asks)

@@ -41,7 +41,7 @@ func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterRe
 		return b.result, err
 	}
 	err := b.run(ctx)
-	err = answered(ctx, err)
+	err = awaitUpdateHandlers(ctx, err)
 	if errors.Is(err, errLongHistory) {
 		in.Paused = b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, BackfillMeter, in)
@@ -49,6 +49,7 @@ func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterRe
 	return b.result, err
 }
 
+// backfillMeter is the state of a BackfillMeter run.
 type backfillMeter struct {
 	operators
 	version activities.BackfillInput
@@ -56,6 +57,7 @@ type backfillMeter struct {
 	result  BackfillMeterResult
 }
 
+// run counts the remaining days in steps, and then makes reads and billing use the version.
 func (b *backfillMeter) run(ctx workflow.Context) error {
 	var plan activities.PlanBackfillResult
 	err := workflow.ExecuteActivity(shortStep(ctx, "list the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
@@ -64,7 +66,7 @@ func (b *backfillMeter) run(ctx workflow.Context) error {
 	}
 	b.total = len(plan.Days)
 	for interrupted := false; len(plan.Days) > 0; {
-		resumed, err := b.rest(ctx, interrupted)
+		resumed, err := b.waitIfPaused(ctx, interrupted)
 		if err != nil {
 			return err
 		}
@@ -77,9 +79,10 @@ func (b *backfillMeter) run(ctx workflow.Context) error {
 	return workflow.ExecuteActivity(shortStep(ctx, "make reads and billing use the new version"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
 }
 
+// count counts some days, and shows the progress to operators.
 func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bool) (counted activities.CountDaysResult, err error) {
 	summary := fmt.Sprintf("count %s to %s", days[0].Format(time.DateOnly), days[len(days)-1].Format(time.DateOnly))
-	err = workflow.ExecuteActivity(heavy(ctx, summary), do.CountDays,
+	err = workflow.ExecuteActivity(heavyStep(ctx, summary), do.CountDays,
 		activities.CountDaysInput{BackfillInput: b.version, Days: days, Resumed: resumed}).Get(ctx, &counted)
 	b.result.Days += counted.Done
 	b.result.Events += counted.Events
@@ -87,10 +90,9 @@ func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bo
 	return counted, err
 }
 
-// rest waits while the backfill is paused, and reports whether it was paused and then resumed. If
-// interrupted is true, workers were killed repeatedly while they counted the next day, and rest
-// pauses the backfill first.
-func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bool, err error) {
+// waitIfPaused waits while the backfill is paused, and reports whether it was paused and then resumed. If interrupted
+// is true, workers were killed repeatedly while they counted the next day, and waitIfPaused first pauses the backfill.
+func (b *backfillMeter) waitIfPaused(ctx workflow.Context, interrupted bool) (resumed bool, err error) {
 	if longHistory(ctx) {
 		return false, errLongHistory
 	}
@@ -106,6 +108,7 @@ func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bo
 	return resumed, b.awaitResume(ctx)
 }
 
+// show shows the progress and the state to operators.
 func (b *backfillMeter) show(ctx workflow.Context, state string) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events. %s", b.result.Days, b.total, b.result.Events, state))
 }
@@ -115,6 +118,7 @@ func BackfillMeterID(tenant metering.TenantID, version metering.MeterVersionID) 
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, version)
 }
 
+// backfillMeterStart returns the start of a meter version's backfill.
 func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionID) start {
 	return start{
 		workflow: BackfillMeter,

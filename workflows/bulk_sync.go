@@ -42,15 +42,15 @@ type bulkSync struct {
 	result BulkSyncResult
 }
 
-// pages lists the customers page by page with the activity find, and calls act with each page. more
-// reports whether the workflow has to continue as a new run.
-func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
+// forEachPage lists the customers page by page with the activity find, and calls act with each page. It also registers
+// the handlers of updates. more reports whether the workflow has to continue as a new run.
+func (b *bulkSync) forEachPage(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
 	if err := b.registerUpdateHandlers(ctx, b.tenant); err != nil {
 		return false, err
 	}
-	defer func() { err = answered(ctx, err) }()
+	defer func() { err = awaitUpdateHandlers(ctx, err) }()
 	for pages := 0; pages < pagesPerRun && !longHistory(ctx); pages++ {
-		page, err := b.page(ctx, find, summary)
+		page, err := b.nextPage(ctx, find, summary)
 		if err == nil {
 			err = act(ctx, page.Customers)
 		}
@@ -58,7 +58,7 @@ func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act fun
 		case errors.Is(err, errLongHistory):
 			return true, nil
 		case err != nil:
-			return false, forOperators(err)
+			return false, asRunFailure(err)
 		case !page.More:
 			return false, nil
 		}
@@ -67,9 +67,9 @@ func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act fun
 	return true, nil
 }
 
-// page returns the next page of customers, and waits first if the run is paused.
-func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page activities.CustomerPageResult, err error) {
-	if err := b.hold(ctx); err != nil {
+// nextPage returns the next page of customers, and waits first if the run is paused.
+func (b *bulkSync) nextPage(ctx workflow.Context, find any, summary string) (page activities.CustomerPageResult, err error) {
+	if err := b.waitIfPaused(ctx); err != nil {
 		return page, err
 	}
 	err = workflow.ExecuteActivity(shortStep(ctx, summary), find,
@@ -77,14 +77,14 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 	return page, err
 }
 
-// hold calls awaitResume if the run is paused, and shows the pause to operators.
-func (b *bulkSync) hold(ctx workflow.Context) error {
+// waitIfPaused calls awaitResume if the run is paused, and shows the pause to operators.
+func (b *bulkSync) waitIfPaused(ctx workflow.Context) error {
 	if !b.paused {
 		return nil
 	}
-	b.report(ctx)
+	b.show(ctx)
 	err := b.awaitResume(ctx)
-	b.report(ctx)
+	b.show(ctx)
 	return err
 }
 
@@ -93,7 +93,7 @@ func (b *bulkSync) hold(ctx workflow.Context) error {
 func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) error {
 	left := slices.Collect(slices.Chunk(customers, customersPerBatch))
 	for len(left) > 0 {
-		if err := b.hold(ctx); err != nil {
+		if err := b.waitIfPaused(ctx); err != nil {
 			return err
 		}
 		undone, err := b.try(ctx, left)
@@ -105,10 +105,10 @@ func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) e
 	return nil
 }
 
-// try syncs batches concurrently until all are finished, one fails or an operator sends an update.
-// It returns the unfinished batches.
+// try syncs batches concurrently until all are finished, one fails or an operator sends an update. It returns the
+// unfinished batches, and counts as Left the customers of batches that did not finish within batchLimit.
 func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
-	b.forget()
+	b.discardUpdates()
 	trying, stop := workflow.WithCancel(ctx)
 	defer stop()
 	futures := make([]workflow.Future, len(batches))
@@ -119,7 +119,7 @@ func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (u
 	})
 	for i, customers := range batches {
 		summary := fmt.Sprintf("sync %s to %s", customers[0], customers[len(customers)-1])
-		futures[i] = workflow.ExecuteActivity(batching(trying, summary), do.SyncBatch,
+		futures[i] = workflow.ExecuteActivity(batchStep(trying, summary), do.SyncBatch,
 			activities.BatchInput{TenantID: b.tenant, Customers: customers})
 		waiting.AddFuture(futures[i], func(workflow.Future) {})
 	}
@@ -136,7 +136,7 @@ func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (u
 		err := f.Get(ctx, &batch)
 		if retriesExpired(err) {
 			b.result.Left += len(batches[i])
-			b.report(ctx)
+			b.show(ctx)
 			continue
 		}
 		if err != nil {
@@ -149,10 +149,12 @@ func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (u
 	return undone, nil
 }
 
+// all reports whether is returns true for every item.
 func all[T any](items []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(items, func(item T) bool { return !is(item) })
 }
 
+// failedFuture returns a function that reports whether a future has failed, except because its retries took too long.
 func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
 	return func(f workflow.Future) bool {
 		if !f.IsReady() {
@@ -175,15 +177,17 @@ func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) e
 			return err
 		}
 	}
-	b.report(ctx)
+	b.show(ctx)
 	return nil
 }
 
+// startSync starts a run for one customer, unless one is open.
 func (b *bulkSync) startSync(ctx workflow.Context, customer metering.CustomerID) error {
 	return syncCustomerStart(b.tenant, customer, metering.Scheduled).startIndependent(ctx)
 }
 
-func (b *bulkSync) report(ctx workflow.Context) {
+// show shows the counts of the run to operators.
+func (b *bulkSync) show(ctx workflow.Context) {
 	r := b.result
 	state := ""
 	if b.paused {

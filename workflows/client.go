@@ -29,13 +29,15 @@ const askAgainAfter = 100 * time.Millisecond
 func (s start) startOrJoin(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := s.once(ctx, c); err != nil {
+	if err := s.startOnce(ctx, c); err != nil {
 		return unreachable(s.id, err)
 	}
 	return nil
 }
 
-func (s start) once(ctx context.Context, c client.Client) error {
+// startOnce makes one call that starts the run or joins the open one. If the start has a signal, it also signals the
+// run.
+func (s start) startOnce(ctx context.Context, c client.Client) error {
 	options := s.clientOptions()
 	if s.signal == "" {
 		_, err := c.ExecuteWorkflow(ctx, options, s.workflow, s.args()...)
@@ -76,8 +78,8 @@ func unreachable(workflowID string, cause error) error {
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }
 
-// missing reports whether Temporal has no such schedule or no such open run.
-func missing(err error) bool {
+// isNotFound reports whether Temporal has no such schedule or no such open run.
+func isNotFound(err error) bool {
 	var none *serviceerror.NotFound
 	return errors.As(err, &none)
 }

@@ -26,7 +26,7 @@ type ClosePeriodInput struct {
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused = in.Paused
-	more, err := b.pages(ctx, do.DuePeriods, "find periods to close", b.close)
+	more, err := b.forEachPage(ctx, do.DuePeriods, "find periods to close", b.close)
 	if more {
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, ClosePeriod, in)
@@ -34,9 +34,10 @@ func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, err
 	if err != nil {
 		return b.result, err
 	}
-	return b.result, answered(ctx, b.startReporting(ctx))
+	return b.result, awaitUpdateHandlers(ctx, b.startReporting(ctx))
 }
 
+// close closes the due periods of a page of customers.
 func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) error {
 	for few := range slices.Chunk(customers, customersPerBatch) {
 		var closed activities.CloseBatchResult
@@ -48,7 +49,7 @@ func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) 
 		b.result.Closed += closed.Closed
 		b.result.Open += len(closed.Open)
 	}
-	b.report(ctx)
+	b.show(ctx)
 	return nil
 }
 
@@ -84,6 +85,7 @@ func reportClosedStart(tenant metering.TenantID) start {
 // ClosePeriodID returns the workflow ID of the run that closes a tenant's periods.
 func ClosePeriodID(tenant metering.TenantID) string { return fmt.Sprintf("close-period/%d", tenant) }
 
+// closePeriodStart returns the start of a run that closes the tenant's due periods.
 func closePeriodStart(tenant metering.TenantID) start {
 	return start{
 		workflow: ClosePeriod,

@@ -52,16 +52,18 @@ const idleFor = 10 * time.Minute
 // errDeleted ends a run because its endpoint was deleted.
 var errDeleted = errors.New("the endpoint was deleted")
 
+// deliverWebhooks is the state of a DeliverWebhooks run.
 type deliverWebhooks struct {
 	DeliverWebhooksInput
 	operators
 	due workflow.ReceiveChannel
 }
 
+// run delivers messages and waits in between, until the run ends or continues as a new run.
 func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, error) {
 	for {
 		sent, err := d.send(ctx)
-		err = answered(ctx, err)
+		err = awaitUpdateHandlers(ctx, err)
 		switch {
 		case errors.Is(err, errDeleted):
 			return d.Result, nil
@@ -75,7 +77,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 		case sent.Next == nil && d.due.Len() == 0:
 			more, err := d.idle(ctx)
 			if err != nil || !more {
-				return d.Result, answered(ctx, err)
+				return d.Result, awaitUpdateHandlers(ctx, err)
 			}
 		case sent.Next != nil:
 			if err := d.wait(ctx, sent); err != nil {
@@ -85,7 +87,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 	}
 }
 
-// send delivers the messages that are due.
+// send waits while the run is paused, and then delivers the messages that are due.
 func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessagesResult, err error) {
 	if d.paused {
 		d.show(ctx, sent, "paused by an operator")
@@ -97,10 +99,10 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 		return sent, errLongHistory
 	}
 	drain(d.due)
-	d.forget()
+	d.discardUpdates()
 	in := activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}
 	d.atOnce = false
-	err = workflow.ExecuteActivity(sending(ctx, "deliver due messages"), do.SendMessages, in).Get(ctx, &sent)
+	err = workflow.ExecuteActivity(webhookStep(ctx, "deliver due messages"), do.SendMessages, in).Get(ctx, &sent)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNotFound) {
 		return sent, errDeleted
 	}
@@ -133,8 +135,10 @@ func (d *deliverWebhooks) idle(ctx workflow.Context) (more bool, err error) {
 	}, d.isWanted)
 }
 
+// isWanted reports whether the run must stop waiting: a message or an update has arrived, or the run was paused.
 func (d *deliverWebhooks) isWanted() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused }
 
+// show shows the counts and the state to operators.
 func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessagesResult, state string) {
 	next := ""
 	if sent.Next != nil {
@@ -144,6 +148,7 @@ func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessage
 		d.Result.Delivered, d.Result.Failed, sent.Waiting, next, state))
 }
 
+// disabledText returns the error of a run with a disabled endpoint.
 func disabledText(because metering.DisabledBecause) string {
 	switch because {
 	case metering.DisabledGone:
@@ -159,6 +164,7 @@ func DeliverWebhooksID(endpoint metering.EndpointID) string {
 	return fmt.Sprintf("deliver-webhooks/%d", endpoint)
 }
 
+// deliverWebhooksStart returns the start of a run that delivers an endpoint's messages.
 func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID) start {
 	return start{
 		workflow: DeliverWebhooks,

@@ -31,6 +31,7 @@ type delivering struct {
 	enable  func() // called when a run finds the endpoint disabled
 }
 
+// newDelivering returns an endpoint with messages that are due after the given times.
 func newDelivering(t *testing.T, due ...time.Duration) *delivering {
 	t.Helper()
 	d := &delivering{TestWorkflowEnvironment: newEnvironment(), due: due}
@@ -41,6 +42,7 @@ func newDelivering(t *testing.T, due ...time.Duration) *delivering {
 	return d
 }
 
+// send mocks the activity SendMessages.
 func (d *delivering) send(_ context.Context, in activities.SendMessagesInput) (result activities.SendMessagesResult, err error) {
 	d.asked = append(d.asked, in)
 	if d.end != nil || d.off != "" {
@@ -75,6 +77,7 @@ func (d *delivering) send(_ context.Context, in activities.SendMessagesInput) (r
 	return result, nil
 }
 
+// run runs DeliverWebhooks until the run succeeds, and returns its result.
 func (d *delivering) run(t *testing.T) (result workflows.DeliverWebhooksResult) {
 	t.Helper()
 	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7})
@@ -114,6 +117,7 @@ func TestDeliverWebhooksShowsRetriesOfFailingEndpoint(t *testing.T) {
 	require.Equal(t, []time.Duration{15 * time.Minute, 15 * time.Minute}, rounded(d.sent))
 }
 
+// rounded rounds each duration to minutes.
 func rounded(all []time.Duration) (minutes []time.Duration) {
 	for _, d := range all {
 		minutes = append(minutes, d.Round(time.Minute))

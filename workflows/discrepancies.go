@@ -42,6 +42,7 @@ func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, err
 	}
 }
 
+// auditUsageStart returns the start of the daily AuditUsage run.
 func auditUsageStart() start {
 	return start{
 		workflow: AuditUsage,

@@ -25,7 +25,7 @@ func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
 	var found activities.EraseGroupsResult
 	show := func(state string) {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("Customer: %s. %s", linked(in.CustomerID, found.Page), state))
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("Customer: %s. %s", customerLink(in.CustomerID, found.Page), state))
 	}
 	for _, step := range []struct {
 		summary  string
@@ -38,8 +38,8 @@ func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 		{"record that the erasure is complete", do.FinishErasure, nil},
 	} {
 		show("Next: " + step.summary)
-		if err := workflow.ExecuteActivity(heavy(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
-			return forOperators(err)
+		if err := workflow.ExecuteActivity(heavyStep(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
+			return asRunFailure(err)
 		}
 	}
 	show("The customer is erased.")
@@ -51,13 +51,14 @@ func EraseCustomerID(tenant metering.TenantID, customer metering.CustomerID) str
 	return fmt.Sprintf("erase-customer/%d/%d", tenant, customer)
 }
 
+// eraseCustomerStart returns the start of a customer's erasure.
 func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) start {
 	return start{
 		workflow:   EraseCustomer,
 		input:      EraseCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:         EraseCustomerID(tenant, customer),
 		summary:    fmt.Sprintf("Erase the personal data of %s", customer),
-		details:    fmt.Sprintf("Erases the personal data of %s of %s from the database; totals, bills and reports stay. If the run ends early, the worker starts another one. %s", customer, tenant, inAPI(customer)),
+		details:    fmt.Sprintf("Erases the personal data of %s of %s from the database; totals, bills and reports stay. If the run ends early, the worker starts another one. %s", customer, tenant, customerRequestText(customer)),
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{customerAttribute.ValueSet(customer.String())},
 		priority:   background,

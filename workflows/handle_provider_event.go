@@ -42,6 +42,7 @@ func HandleProviderEvent(ctx workflow.Context, in HandleProviderEventInput) (Han
 	return HandleProviderEventResult{outcome}, err
 }
 
+// handleProviderEvent is the state of a HandleProviderEvent run.
 type handleProviderEvent struct {
 	in    HandleProviderEventInput
 	row   activities.ProviderEventInput
@@ -50,6 +51,7 @@ type handleProviderEvent struct {
 	requested activities.RequestSyncResult
 }
 
+// run handles the event, and returns the outcome in words.
 func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err error) {
 	err = workflow.ExecuteActivity(shortStep(ctx, "read the event"), do.ReadEvent, h.row).Get(ctx, &h.event)
 	if err != nil {
@@ -64,9 +66,9 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 			"the customer was not synced with its current subscription items")
 	}
 	var invoice activities.ReadInvoiceResult
-	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	err = workflow.ExecuteActivity(retriedProviderCall(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	if err == nil && invoice.Hold != 0 {
-		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).childOrSignal(ctx)
+		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).startChildOrSignal(ctx)
 	}
 	switch {
 	case err != nil:
@@ -97,7 +99,7 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	}
 	s := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider)
 	s.priority = workflow.GetInfo(ctx).Priority.PriorityKey
-	run, err := s.childOrSignal(ctx)
+	run, err := s.startChildOrSignal(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -124,23 +126,21 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 }
 
 const (
-	// finalization is the default time for which a provider keeps an invoice a draft.
-	finalization = time.Hour
-	// longestLook is the longest pause between two reads of a sync, or two comparisons of a held
-	// invoice.
-	longestLook = 5 * time.Minute
+	// draftTime is the default time for which a provider keeps an invoice a draft.
+	draftTime = time.Hour
+	// longestPollPause is the longest pause between two reads of a sync, or two comparisons of a held invoice.
+	longestPollPause = 5 * time.Minute
 )
 
-// awaitSync waits until the sync ends. It returns earlier if the invoice accepts no more usage.
-// createdAt is the creation time of the invoice. For an event about a subscription, it waits for
-// finalization at most.
+// awaitSync waits until the sync ends. It returns earlier if the invoice accepts no more usage. createdAt is the
+// creation time of the invoice. For an event about a subscription, it waits for draftTime at most.
 func (h *handleProviderEvent) awaitSync(ctx workflow.Context, createdAt time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
 	began := workflow.Now(ctx)
-	until := began.Add(finalization)
+	until := began.Add(draftTime)
 	if createdAt.Before(began) {
-		until = createdAt.Add(finalization)
+		until = createdAt.Add(draftTime)
 	}
-	for pause := time.Second; ; pause = min(2*pause, longestLook) {
+	for pause := time.Second; ; pause = min(2*pause, longestPollPause) {
 		err = workflow.ExecuteActivity(shortStep(ctx, "read the state of the sync"), do.ReadSync,
 			activities.ReadSyncInput{TenantID: h.in.TenantID, SyncID: h.requested.SyncID}).Get(ctx, &sync)
 		if err != nil || sync.Status.Done() {
@@ -150,7 +150,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, createdAt time.Tim
 			if workflow.Now(ctx).Sub(began) > readingLimit || !h.stillDraft(ctx) {
 				return sync, nil
 			}
-			until = workflow.Now(ctx).Add(finalization)
+			until = workflow.Now(ctx).Add(draftTime)
 		}
 		h.show(ctx, fmt.Sprintf("The sync is %s. The run waits for its end until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
 		ended, err := workflow.AwaitWithTimeout(ctx, min(pause, max(time.Second, until.Sub(workflow.Now(ctx)))),
@@ -166,7 +166,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, createdAt time.Tim
 
 // show shows operators the event's customer and the reason for the wait.
 func (h *handleProviderEvent) show(ctx workflow.Context, waits ...string) {
-	about := fmt.Sprintf("Customer: %s.", linked(h.event.CustomerID, h.event.Page))
+	about := fmt.Sprintf("Customer: %s.", customerLink(h.event.CustomerID, h.event.Page))
 	workflow.SetCurrentDetails(ctx, strings.Join(append([]string{about}, waits...), " "))
 }
 
@@ -201,7 +201,7 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 		priority:   background,
 	}
 	if customer != 0 {
-		s.details += " " + inAPI(customer)
+		s.details += " " + customerRequestText(customer)
 		s.attributes = append(s.attributes, customerAttribute.ValueSet(customer.String()))
 	}
 	return s

@@ -36,6 +36,7 @@ type happening struct {
 	indexed         string // outcome in the search attribute
 }
 
+// newHappening returns an event about a draft invoice. The sync of its customer succeeds at once.
 func newHappening(t *testing.T) *happening {
 	t.Helper()
 	h := &happening{TestWorkflowEnvironment: newEnvironment()}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// releaseUpdate releases the invoice, even if it does not match the usage.
+	// releaseUpdate is the update with which an operator releases the invoice, even if it does not match the usage.
 	releaseUpdate = "release"
 	// holdChanged signals a HoldInvoice run that the provider sent an event about its invoice.
 	holdChanged = "hold-changed"
@@ -72,6 +72,7 @@ func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, 
 	}
 }
 
+// holdInvoice is the state of a HoldInvoice run.
 type holdInvoice struct {
 	HoldInvoiceInput
 	changed workflow.ReceiveChannel
@@ -86,22 +87,23 @@ type holdInvoice struct {
 // registerUpdateHandlers registers the handlers of the updates retry-now and release.
 func (h *holdInvoice) registerUpdateHandlers(ctx workflow.Context) error {
 	return errors.Join(
-		listen(ctx, retryNowUpdate, func(ctx workflow.Context, in metering.Asked) error {
+		registerUpdate(ctx, retryNowUpdate, func(ctx workflow.Context, in metering.Asked) error {
 			h.asked = true
-			return record(ctx, h.TenantID, retryNowUpdate, in, 0)
+			return recordUpdate(ctx, h.TenantID, retryNowUpdate, in, 0)
 		}),
-		listen(ctx, releaseUpdate, func(ctx workflow.Context, in metering.Asked) error {
-			if err := record(ctx, h.TenantID, releaseUpdate, in, 0); err != nil {
+		registerUpdate(ctx, releaseUpdate, func(ctx workflow.Context, in metering.Asked) error {
+			if err := recordUpdate(ctx, h.TenantID, releaseUpdate, in, 0); err != nil {
 				return err
 			}
 			err := workflow.ExecuteActivity(shortStep(ctx, "record the release"), do.AskRelease,
 				activities.AskReleaseInput{HoldInput: h.input(), Reason: in.Reason}).Get(ctx, nil)
 			h.asked = true
-			return forOperators(err)
+			return asRunFailure(err)
 		}),
 	)
 }
 
+// input returns the input of activities about the hold.
 func (h *holdInvoice) input() activities.HoldInput {
 	return activities.HoldInput{TenantID: h.TenantID, HoldID: h.HoldID, SyncID: h.SyncID}
 }
@@ -132,7 +134,7 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 		h.failure = cmp.Or(message, "the attempt failed and is retried")
 	}
 	h.show(ctx)
-	return h.index(ctx)
+	return h.updateOutcomeAttribute(ctx)
 }
 
 // send makes one attempt to send the report. Another attempt needs another comparison, because the
@@ -156,21 +158,21 @@ func (h *holdInvoice) sync(ctx workflow.Context) error {
 		return err
 	}
 	h.SyncID = &requested.SyncID
-	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).childOrSignal(ctx)
+	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).startChildOrSignal(ctx)
 	h.syncing, h.moved = run, true
 	return err
 }
 
-// longestHeldPause is the longest pause between two comparisons of an invoice that differs from the
-// usage. For other invoices, longestLook applies. If the last comparison returned Until, the run
-// waits until that time instead.
+// longestHeldPause is the longest pause between two comparisons of an invoice that differs from the usage. For other
+// invoices, longestPollPause applies. If the last comparison returned Until, the run waits until that time instead.
 const longestHeldPause = 30 * time.Minute
 
+// longestPause returns the longest pause before the next comparison.
 func (h *holdInvoice) longestPause() time.Duration {
 	if h.found.State == billing.HoldDisagrees {
 		return longestHeldPause
 	}
-	return longestLook
+	return longestPollPause
 }
 
 // wait waits for the next comparison. interrupted reports whether an update, a signal or the end of the
@@ -191,11 +193,11 @@ func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (interrupt
 
 // finish ends the run after all update handlers have finished.
 func (h *holdInvoice) finish(ctx workflow.Context) (HoldInvoiceResult, error) {
-	return HoldInvoiceResult{h.found.State}, answered(ctx, nil)
+	return HoldInvoiceResult{h.found.State}, awaitUpdateHandlers(ctx, nil)
 }
 
-// nexts describes the next step of each state for operators.
-var nexts = map[billing.HoldState]string{
+// nextSteps describes the next step of each state for operators.
+var nextSteps = map[billing.HoldState]string{
 	billing.HoldPlanned:   "the run asks the provider to keep the invoice a draft until the deadline",
 	billing.Held:          "the run compares the reported usage, the counted usage and the invoice",
 	billing.HoldDisagrees: "an operator releases the invoice and gives a reason, or the invoice becomes final at its deadline",
@@ -205,7 +207,7 @@ var nexts = map[billing.HoldState]string{
 // show shows operators the result of the last comparison.
 func (h *holdInvoice) show(ctx workflow.Context) {
 	text := []string{fmt.Sprintf("| field | value |\n|---|---|\n| customer | %s |\n| state | **%s** |\n| deadline | %s |",
-		linked(h.found.CustomerID, h.found.Page), h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
+		customerLink(h.found.CustomerID, h.found.Page), h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
 	add := func(what, state string) {
 		if state != "" {
 			text = append(text, fmt.Sprintf("| %s | %s |", what, state))
@@ -214,7 +216,7 @@ func (h *holdInvoice) show(ctx workflow.Context) {
 	for _, reason := range h.found.Found {
 		add("found", reason)
 	}
-	add("next", nexts[h.found.State])
+	add("next", nextSteps[h.found.State])
 	if h.found.Until != nil && !h.found.State.Ended() {
 		add("not before", h.found.Until.UTC().Format(time.RFC3339))
 	}
@@ -225,8 +227,8 @@ func (h *holdInvoice) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, strings.Join(text, "\n")+"\n")
 }
 
-// index updates the search attribute by which operators find invoices that differ from the usage.
-func (h *holdInvoice) index(ctx workflow.Context) error {
+// updateOutcomeAttribute updates the search attribute by which operators find invoices that differ from the usage.
+func (h *holdInvoice) updateOutcomeAttribute(ctx workflow.Context) error {
 	outcome := running
 	switch {
 	case h.found.State == billing.HoldDisagrees:
@@ -247,6 +249,7 @@ func HoldInvoiceID(tenant metering.TenantID, hold metering.HoldID) string {
 	return fmt.Sprintf("hold-invoice/%d/%d", tenant, hold)
 }
 
+// holdInvoiceStart returns the start of a held invoice's run.
 func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID) start {
 	return start{
 		workflow: HoldInvoice,
@@ -255,7 +258,7 @@ func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, ho
 		summary:  fmt.Sprintf("Hold an invoice of %s until it matches the reported usage", customer),
 		details: "Keeps an invoice a draft until the usage of its period is reported, counted and equal to the invoice, and then releases it. " +
 			"An invoice that differs waits for POST /v1/billing/holds/" + hold.String() + "/release; without it, the provider finalizes the invoice at the deadline. " +
-			"The update retry-now compares it at once. If the run is canceled, the worker starts another one. " + inAPI(customer),
+			"The update retry-now compares it at once. If the run is canceled, the worker starts another one. " + customerRequestText(customer),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running),
@@ -281,5 +284,5 @@ func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.Te
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return askRun(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate, by)
+	return sendUpdate(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate, by)
 }

@@ -41,6 +41,7 @@ type heldInvoice struct {
 	page     string // the customer's URL in the API
 }
 
+// newHeldInvoice returns a held invoice that agrees with the usage. The provider accepts every call.
 func newHeldInvoice(t *testing.T) *heldInvoice {
 	t.Helper()
 	h := &heldInvoice{TestWorkflowEnvironment: newEnvironment(), sent: map[uuid.UUID][]time.Time{}}
@@ -87,6 +88,7 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 	return h
 }
 
+// syncOfHold returns the ID of the n-th requested sync.
 func syncOfHold(number int) uuid.UUID { return uuid.UUID{1, byte(number)} }
 
 // requested returns the number of syncs that were requested before the input was created.
@@ -123,6 +125,7 @@ func (h *heldInvoice) now(sync int) activities.LookAtHoldResult {
 	return found
 }
 
+// run runs HoldInvoice to its end, and returns the final state of the hold and the duration.
 func (h *heldInvoice) run(t *testing.T) (state billing.HoldState, took time.Duration) {
 	t.Helper()
 	h.ExecuteWorkflow(workflows.HoldInvoice, workflows.HoldInvoiceInput{TenantID: 1, HoldID: 7})

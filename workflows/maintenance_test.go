@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
+// errForPeople is an error of an activity that Temporal does not retry, because an operator has to act.
 var errForPeople = activities.Failure(metering.Errorf(metering.CodeConflict, "somebody has to look"))
 
 func TestAuditUsageContinuesAsNewOrShowsProgressOnFailure(t *testing.T) {

@@ -42,10 +42,10 @@ type operators struct {
 func (o *operators) registerUpdateHandlers(ctx workflow.Context, tenant metering.TenantID) error {
 	o.asked = workflow.NewNamedBufferedChannel(ctx, "asked", 100)
 	set := func(name string, change func()) error {
-		return listen(ctx, name, func(ctx workflow.Context, in metering.Asked) error {
+		return registerUpdate(ctx, name, func(ctx workflow.Context, in metering.Asked) error {
 			change()
 			o.asked.SendAsync(nil)
-			return record(ctx, tenant, name, in, 0)
+			return recordUpdate(ctx, tenant, name, in, 0)
 		})
 	}
 	return errors.Join(
@@ -56,15 +56,15 @@ func (o *operators) registerUpdateHandlers(ctx workflow.Context, tenant metering
 	)
 }
 
-// listen registers an update handler that calls do with a valid input. The history does not contain
-// updates with an invalid input, because the validator rejects them.
-func listen[In interface{ Validate() error }](ctx workflow.Context, name string, do func(workflow.Context, In) error) error {
+// registerUpdate registers an update handler that calls do with a valid input. The history does not contain updates
+// with an invalid input, because the validator rejects them.
+func registerUpdate[In interface{ Validate() error }](ctx workflow.Context, name string, do func(workflow.Context, In) error) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name, do, workflow.UpdateHandlerOptions{Validator: func(in In) error { return in.Validate() }})
 }
 
-// record stores an update in the audit log, even if the run is canceled meanwhile. The meter is 0
-// if the update names none.
-func record(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
+// recordUpdate stores an update in the audit log, even if the run is canceled meanwhile. The meter is 0 if the update
+// names none.
+func recordUpdate(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	run := workflow.GetInfo(ctx).WorkflowExecution
 	return workflow.ExecuteActivity(shortStep(ctx, "record in the audit log who requested "+name), do.RecordUpdate, activities.RecordUpdateInput{
@@ -72,10 +72,10 @@ func record(ctx workflow.Context, tenant metering.TenantID, name string, in mete
 	}).Get(ctx, nil)
 }
 
-// answered waits until all update handlers have finished, and then returns err. A run calls it
-// before it ends, so that each update gets its response and its audit log entry. If err is nil,
-// answered returns the error of the wait.
-func answered(ctx workflow.Context, err error) error {
+// awaitUpdateHandlers waits until all update handlers have finished, and then returns err. A run calls it before it
+// ends, so that each update gets its response and its audit log entry. If err is nil, awaitUpdateHandlers returns the
+// error of the wait.
+func awaitUpdateHandlers(ctx workflow.Context, err error) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	waited := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	if err == nil {
@@ -119,9 +119,9 @@ func (in *ExcludeMeterInput) UnmarshalJSON(text []byte) error {
 
 // registerExclusionHandler registers the handler of the update exclude-meter.
 func (o *operators) registerExclusionHandler(ctx workflow.Context, tenant metering.TenantID) error {
-	return listen(ctx, excludeMeterUpdate, func(ctx workflow.Context, in ExcludeMeterInput) error {
-		if err := record(ctx, tenant, excludeMeterUpdate, in.Asked, in.MeterID); err != nil {
-			return forOperators(err)
+	return registerUpdate(ctx, excludeMeterUpdate, func(ctx workflow.Context, in ExcludeMeterInput) error {
+		if err := recordUpdate(ctx, tenant, excludeMeterUpdate, in.Asked, in.MeterID); err != nil {
+			return asRunFailure(err)
 		}
 		if !slices.Contains(o.excluded, in.MeterID) {
 			o.excluded = append(o.excluded, in.MeterID)
@@ -131,9 +131,9 @@ func (o *operators) registerExclusionHandler(ctx workflow.Context, tenant meteri
 	})
 }
 
-// forOperators converts a non-retryable activity failure, which an operator has to resolve, into
-// the failure of the run or of the update. It returns any other error unchanged.
-func forOperators(err error) error {
+// asRunFailure converts a non-retryable activity failure, which an operator has to resolve, into the failure of the run
+// or of the update. It returns any other error unchanged.
+func asRunFailure(err error) error {
 	if code, message, ok := failureOf(err); ok {
 		return temporal.NewNonRetryableApplicationError(message, code, nil)
 	}
@@ -143,6 +143,7 @@ func forOperators(err error) error {
 // errLongHistory ends a run because its history is long. The workflow continues as a new run.
 var errLongHistory = errors.New("the history has become long")
 
+// longHistory reports whether Temporal suggests that the workflow continues as a new run.
 func longHistory(ctx workflow.Context) bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }
 
 // awaitResume waits until the run is not paused. It returns errLongHistory if the history becomes
@@ -155,9 +156,8 @@ func (o *operators) awaitResume(ctx workflow.Context) error {
 	return err
 }
 
-// forget discards the values in asked, because the run has already taken these updates into
-// account.
-func (o *operators) forget() { drain(o.asked) }
+// discardUpdates discards the values in asked, because the run has already taken these updates into account.
+func (o *operators) discardUpdates() { drain(o.asked) }
 
 // drain discards all values that the channel has received.
 func drain(c workflow.ReceiveChannel) {

@@ -19,6 +19,7 @@ import (
 // asks is the operator's name and the reason in the updates of tests.
 var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
 
+// excluding returns the input of an update that excludes the meter.
 func excluding(meter metering.MeterID) workflows.ExcludeMeterInput {
 	return workflows.ExcludeMeterInput{Asked: asks, MeterID: meter}
 }
@@ -33,6 +34,7 @@ func recorded(env *testsuite.TestWorkflowEnvironment) *[]activities.RecordUpdate
 	return all
 }
 
+// ask sends an update to the run after the given time.
 func (w *world) ask(t *testing.T, after time.Duration, name string, in any) {
 	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(name, name, t, in) }, after)
 }

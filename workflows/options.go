@@ -49,27 +49,27 @@ func retriesExpired(err error) bool {
 
 // shortStep returns the context of a short database step.
 func shortStep(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})
+	return withOptions(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
 // longStep returns the context of a long database step that reports its progress in heartbeats.
 func longStep(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
+	return withOptions(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
 }
 
-// heavy returns the context of a long database step for one tenant.
-func heavy(ctx workflow.Context, summary string) workflow.Context {
+// heavyStep returns the context of a long database step for one tenant.
+func heavyStep(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(longStep(ctx, summary), HeavyTaskQueue)
 }
 
-// maintenance limits the attempts of a step, because the next hour's run repeats it.
-func maintenance(ctx workflow.Context) workflow.Context {
+// withFewRetries limits the attempts of a maintenance step, because the next hour's run repeats it.
+func withFewRetries(ctx workflow.Context) workflow.Context {
 	return workflow.WithRetryPolicy(ctx, untilNextHour)
 }
 
-// sending returns the context of a step that calls a tenant's webhook. A failed delivery is part of
-// the step's result. The step's errors are errors of the database.
-func sending(ctx workflow.Context, summary string) workflow.Context {
+// webhookStep returns the context of a step that calls a tenant's webhook. A failed delivery is part of the step's
+// result. The step's errors are errors of the database.
+func webhookStep(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(shortStep(ctx, summary), ProviderTaskQueue)
 }
 
@@ -77,9 +77,9 @@ func sending(ctx workflow.Context, summary string) workflow.Context {
 // deadline is sooner or in the past.
 const minRetryWindow = time.Hour
 
-// calling returns the context of a call to a provider, which Temporal retries until the deadline.
-func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
-	return step(ctx, untilAnswered, workflow.ActivityOptions{
+// retriedProviderCall returns the context of a call to a provider, which Temporal retries until the deadline.
+func retriedProviderCall(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
+	return withOptions(ctx, untilAnswered, workflow.ActivityOptions{
 		TaskQueue:              ProviderTaskQueue,
 		StartToCloseTimeout:    30 * time.Second,
 		ScheduleToCloseTimeout: max(minRetryWindow, deadline.Sub(workflow.Now(ctx))),
@@ -91,10 +91,10 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 // none of its calls.
 const batchLimit = time.Hour
 
-// batching returns the context of a batch of customers. While the provider fails, Temporal retries
-// the batch for up to batchLimit.
-func batching(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, untilAnswered, workflow.ActivityOptions{
+// batchStep returns the context of a batch of customers. While the provider fails, Temporal retries the batch for up to
+// batchLimit.
+func batchStep(ctx workflow.Context, summary string) workflow.Context {
+	return withOptions(ctx, untilAnswered, workflow.ActivityOptions{
 		TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, ScheduleToCloseTimeout: batchLimit, Summary: summary,
 	})
 }
@@ -102,20 +102,22 @@ func batching(ctx workflow.Context, summary string) workflow.Context {
 // providerCall returns the context of a call to a provider that Temporal does not retry. The caller
 // either ignores a failure or repeats the step itself.
 func providerCall(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
+	return withOptions(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
-// listingOnce returns the context of a step that only reads, with many calls to the provider.
-// Temporal does not retry the step, because the next run reads the rest.
-func listingOnce(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
+// providerListing returns the context of a step that only reads, with many calls to the provider. Temporal does not
+// retry the step, because the next run reads the rest.
+func providerListing(ctx workflow.Context, summary string) workflow.Context {
+	return withOptions(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
 }
 
 // heartbeat is the time without a heartbeat after which Temporal gives an activity to another
 // worker.
 const heartbeat = 10 * time.Second
 
-func step(ctx workflow.Context, again temporal.RetryPolicy, options workflow.ActivityOptions) workflow.Context {
+// withOptions returns the context with the options of an activity, completed by the retry policy, the heartbeat timeout
+// and, unless it is set, the main task queue.
+func withOptions(ctx workflow.Context, again temporal.RetryPolicy, options workflow.ActivityOptions) workflow.Context {
 	options.TaskQueue = cmp.Or(options.TaskQueue, TaskQueue)
 	options.HeartbeatTimeout = heartbeat
 	options.RetryPolicy = &again

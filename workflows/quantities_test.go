@@ -60,7 +60,7 @@ func newLedger(t *testing.T, meters ...metering.MeterID) *quantityLedger {
 	return l
 }
 
-// add adds five units of a meter to report.
+// add adds a report of five units of a meter to the reports that the next plan contains.
 func (l *quantityLedger) add(meter metering.MeterID) {
 	l.number++
 	five := metering.MustDecimal("5")
@@ -68,6 +68,7 @@ func (l *quantityLedger) add(meter metering.MeterID) {
 		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 0, 31), Deadline: l.deadline})
 }
 
+// readProvider mocks the activity ReadProvider.
 func (l *quantityLedger) readProvider(_ context.Context, in activities.ReadProviderInput) (activities.ReadProviderResult, error) {
 	if in.Counts {
 		l.counts++
@@ -78,6 +79,7 @@ func (l *quantityLedger) readProvider(_ context.Context, in activities.ReadProvi
 	return activities.ReadProviderResult{}, activities.Failure(l.read())
 }
 
+// meterOf returns the meter of a report.
 func (l *quantityLedger) meterOf(report uuid.UUID) metering.MeterID {
 	i := slices.IndexFunc(l.reports, func(r passes.Report) bool { return r.ID == report })
 	return l.reports[i].MeterID
@@ -99,6 +101,7 @@ func (l *quantityLedger) planReports(_ context.Context, in activities.PlanReport
 	return result, nil
 }
 
+// sendReport mocks the activity SendReport, and records the meter and the decision.
 func (l *quantityLedger) sendReport(_ context.Context, in activities.SendReportInput) (activities.SendReportResult, error) {
 	meter, attempt := l.meterOf(in.ReportID), 1
 	for _, m := range l.sent {
@@ -116,10 +119,12 @@ func (l *quantityLedger) sendReport(_ context.Context, in activities.SendReportI
 
 var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final; the next period bills the report's usage"}
 
+// refusal returns the result of a report that the provider refused.
 func refusal(response string) activities.SendReportResult {
 	return activities.SendReportResult{State: billing.Rejected, Response: response, Refused: true}
 }
 
+// away is the answer of an unavailable provider to any report.
 func away(metering.MeterID, int) (activities.SendReportResult, error) {
 	return activities.SendReportResult{}, down()
 }

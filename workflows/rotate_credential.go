@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// finishNowUpdate revokes the old credential at once.
+	// finishNowUpdate is the update with which an operator revokes the old credential at once.
 	finishNowUpdate = "finish-now"
 	// rotationChanged signals a RotateCredential run that a rotation was committed.
 	rotationChanged = "rotation-changed"
@@ -38,9 +38,9 @@ type RotateCredentialResult struct {
 // run.
 func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
 	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}
-	err := listen(ctx, finishNowUpdate, func(ctx workflow.Context, asked metering.Asked) error {
+	err := registerUpdate(ctx, finishNowUpdate, func(ctx workflow.Context, asked metering.Asked) error {
 		r.finishing = true
-		if err := record(ctx, in.TenantID, finishNowUpdate, asked, 0); err != nil {
+		if err := recordUpdate(ctx, in.TenantID, finishNowUpdate, asked, 0); err != nil {
 			return err
 		}
 		return workflow.Await(ctx, func() bool { return r.ended })
@@ -54,9 +54,10 @@ func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCre
 	}
 	r.ended = true
 	workflow.SetCurrentDetails(ctx, detailsOfRotation(now))
-	return RotateCredentialResult{now.Outcome}, answered(ctx, nil)
+	return RotateCredentialResult{now.Outcome}, awaitUpdateHandlers(ctx, nil)
 }
 
+// rotateCredential is the state of a RotateCredential run.
 type rotateCredential struct {
 	in        activities.RotationInput
 	changed   workflow.ReceiveChannel
@@ -65,12 +66,13 @@ type rotateCredential struct {
 	ended     bool
 }
 
+// run follows the rotation until its end. If the run is canceled, it ends the rotation and keeps both credentials.
 func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationResult, err error) {
 	for {
 		drain(r.changed)
 		err := workflow.ExecuteActivity(shortStep(ctx, "read until when both credentials are valid"), do.ReadRotation, r.in).Get(ctx, &now)
 		if err == nil && now.Outcome == "" {
-			now, err = r.wait(ctx, now)
+			now, err = r.waitThenAct(ctx, now)
 		}
 		if temporal.IsCanceledError(err) {
 			return r.endKeepingBoth(ctx)
@@ -81,10 +83,10 @@ func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationRes
 	}
 }
 
-// wait waits until the time of the warning or of the end, or until an update or a signal arrives.
-// At the time of the warning, it warns if the old credential is still used. At the end, or after
-// the update finish-now, it revokes the old credential.
-func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationResult) (activities.RotationResult, error) {
+// waitThenAct waits until the time of the warning or of the end, or until an update or a signal arrives. At the time of
+// the warning, it warns if the old credential is still used. At the end, or after the update finish-now, it revokes the
+// old credential.
+func (r *rotateCredential) waitThenAct(ctx workflow.Context, now activities.RotationResult) (activities.RotationResult, error) {
 	until := now.WarnAt
 	if r.warned {
 		until = now.Until
@@ -115,6 +117,7 @@ func (r *rotateCredential) endKeepingBoth(ctx workflow.Context) (now activities.
 	return now, err
 }
 
+// detailsOfRotation returns the details of a run that show its state to operators.
 func detailsOfRotation(now activities.RotationResult) string {
 	switch now.Outcome {
 	case metering.RotationKept:
@@ -136,6 +139,7 @@ func RotateCredentialID(tenant metering.TenantID, rotation metering.RotationID) 
 	return fmt.Sprintf("rotate-credential/%d/%d", tenant, rotation)
 }
 
+// rotateCredentialStart returns the start of a rotation's run.
 func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationID) start {
 	return start{
 		workflow: RotateCredential,

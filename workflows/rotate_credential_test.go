@@ -26,6 +26,7 @@ type rotation struct {
 
 var rotating = activities.RotationInput{TenantID: 1, RotationID: 7}
 
+// newRotation returns a rotation that ends in a day and warns after 18 hours.
 func newRotation(t *testing.T) *rotation {
 	t.Helper()
 	r := &rotation{TestWorkflowEnvironment: newEnvironment()}
@@ -69,6 +70,7 @@ func (r *rotation) run(t *testing.T) (outcome metering.RotationOutcome, after ti
 	return result.Outcome, r.ended.Sub(began).Round(time.Minute), r.details(t)
 }
 
+// details returns the details of the run.
 func (r *rotation) details(t *testing.T) string { return detailsOf(t, r.TestWorkflowEnvironment) }
 
 func TestAnOldCredentialIsRevokedWhenItsOverlapEnds(t *testing.T) {

@@ -30,6 +30,7 @@ func RotateSecrets(ctx workflow.Context, in RotateSecretsInput) (RotateSecretsRe
 	return RotateSecretsResult(done), err
 }
 
+// rotateSecretsStart returns the start of a run that encrypts every secret with the key.
 func rotateSecretsStart(keyID string) start {
 	return start{
 		workflow: RotateSecrets,

@@ -43,23 +43,24 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 // error if the schedule does not exist. A run that starts between the two steps is not canceled.
 func deleteSchedule(ctx context.Context, c client.Client, handle client.ScheduleHandle) error {
 	described, err := handle.Describe(ctx)
-	if missing(err) {
+	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	for _, run := range described.Info.RunningWorkflows {
-		if err := c.CancelWorkflow(ctx, run.WorkflowID, ""); err != nil && !missing(err) {
+		if err := c.CancelWorkflow(ctx, run.WorkflowID, ""); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
-	if err := handle.Delete(ctx); err != nil && !missing(err) {
+	if err := handle.Delete(ctx); err != nil && !isNotFound(err) {
 		return err
 	}
 	return nil
 }
 
+// specOf returns the times of a schedule: at an interval, or by a cron expression in the time zone.
 func specOf(schedule metering.Schedule, timezone string) client.ScheduleSpec {
 	if every := schedule.Every(); every > 0 {
 		return client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}, Jitter: schedule.Jitter()}
@@ -114,12 +115,12 @@ func createOrUpdate(ctx context.Context, c client.Client, options client.Schedul
 	if err != nil || !setPaused {
 		return err
 	}
-	return followed(ctx, handle, options.Note)
+	return checkNote(ctx, handle, options.Note)
 }
 
-// followed returns an error if the schedule does not have the note of this caller's change.
-// Temporal drops the later one of two concurrent changes without an error.
-func followed(ctx context.Context, handle client.ScheduleHandle, note string) error {
+// checkNote returns an error if the schedule does not have the note of this caller's change. Temporal drops the later
+// one of two concurrent changes without an error.
+func checkNote(ctx context.Context, handle client.ScheduleHandle, note string) error {
 	described, err := handle.Describe(ctx)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.Tena
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	described, err := c.ScheduleClient().GetHandle(ctx, AutoSyncID(tenant)).Describe(ctx)
-	if missing(err) {
+	if isNotFound(err) {
 		return ScheduleState{}, nil
 	}
 	if err != nil {
@@ -167,14 +168,14 @@ func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.Tena
 	}
 	var asked sync.WaitGroup
 	for i := range state.Last {
-		asked.Go(func() { state.Last[i].ask(ctx, c) })
+		asked.Go(func() { state.Last[i].readState(ctx, c) })
 	}
 	asked.Wait()
 	return state, nil
 }
 
-// ask reads the run's status and result. The status stays empty if Temporal no longer has the run.
-func (r *ScheduledRun) ask(ctx context.Context, c client.Client) {
+// readState reads the run's status and result into r. The status stays empty if Temporal no longer has the run.
+func (r *ScheduledRun) readState(ctx context.Context, c client.Client) {
 	described, err := c.DescribeWorkflowExecution(ctx, r.WorkflowID, "") // without a run ID: the latest run, if the workflow continued as new
 	if err != nil {
 		return

@@ -32,20 +32,20 @@ const (
 	background  = 4
 )
 
-// inAPI returns a sentence with the API request that reads the customer, for the details of its
-// runs.
-func inAPI(customer metering.CustomerID) string {
+// customerRequestText returns a sentence with the API request that reads the customer, for the details of its runs.
+func customerRequestText(customer metering.CustomerID) string {
 	return fmt.Sprintf("The customer: `GET /v1/customers/by-id?id=%s`.", customer)
 }
 
-// linked returns the customer's id, as a Markdown link if the page is known.
-func linked(customer metering.CustomerID, page string) string {
+// customerLink returns the customer's id, as a Markdown link if the page is known.
+func customerLink(customer metering.CustomerID, page string) string {
 	if page == "" {
 		return customer.String()
 	}
 	return fmt.Sprintf("[%s](%s)", customer, page)
 }
 
+// args returns the arguments of the workflow.
 func (s start) args() []any {
 	if s.input == nil {
 		return nil
@@ -53,6 +53,7 @@ func (s start) args() []any {
 	return []any{s.input}
 }
 
+// searchAttributes returns the search attributes of the run. A run for all tenants has none.
 func (s start) searchAttributes() temporal.SearchAttributes {
 	if s.tenant == 0 {
 		return temporal.SearchAttributes{}
@@ -60,6 +61,7 @@ func (s start) searchAttributes() temporal.SearchAttributes {
 	return attributesOf(s.tenant, s.attributes...)
 }
 
+// fairPriority returns the priority of the run. Among runs with the same priority key, tenants take turns.
 func (s start) fairPriority() temporal.Priority {
 	p := temporal.Priority{PriorityKey: s.priority}
 	if s.tenant != 0 {
@@ -109,19 +111,18 @@ func (s start) action() *client.ScheduleWorkflowAction {
 	}
 }
 
-// child starts the run as a child of the current run.
-func (s start) child(ctx workflow.Context) workflow.ChildWorkflowFuture {
+// startChild starts the run as a child of the current run.
+func (s start) startChild(ctx workflow.Context) workflow.ChildWorkflowFuture {
 	return workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, s.childOptions()), s.workflow, s.args()...)
 }
 
-// childOrSignal starts the run as a child, or signals the open run. The returned run is nil if it
-// is not a child of the current run. The start fails if a run is open, and the signal fails if that
-// run has ended since. After three such failures, childOrSignal returns no error: the worker later
-// starts a run for the committed row.
-func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err error) {
+// startChildOrSignal starts the run as a child, or signals the open run. The returned run is nil if it is not a child
+// of the current run. The start fails if a run is open, and the signal fails if that run has ended since. After three
+// such failures, startChildOrSignal returns no error: the worker later starts a run for the committed row.
+func (s start) startChildOrSignal(ctx workflow.Context) (run workflow.Future, err error) {
 	const tries = 3
 	for range tries {
-		child := s.child(ctx)
+		child := s.startChild(ctx)
 		err := child.GetChildWorkflowExecution().Get(ctx, nil)
 		var running *temporal.ChildWorkflowExecutionAlreadyStartedError
 		if !errors.As(err, &running) {
@@ -138,7 +139,7 @@ func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err err
 // startIndependent starts a run that does not end with the calling run. It returns when the run has started, or if
 // one is already open.
 func (s start) startIndependent(ctx workflow.Context) error {
-	err := s.child(ctx).GetChildWorkflowExecution().Get(ctx, nil)
+	err := s.startChild(ctx).GetChildWorkflowExecution().Get(ctx, nil)
 	var running *temporal.ChildWorkflowExecutionAlreadyStartedError
 	if errors.As(err, &running) {
 		return nil

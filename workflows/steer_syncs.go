@@ -31,7 +31,7 @@ func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
 	described, err := c.DescribeWorkflowExecution(ctx, id, "")
-	if missing(err) {
+	if isNotFound(err) {
 		return SyncState{}, nil
 	}
 	if err != nil {
@@ -40,19 +40,19 @@ func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.
 	if described.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return SyncState{}, nil
 	}
-	state := triedBy(described.GetPendingActivities())
+	state := pendingStepState(described.GetPendingActivities())
 	state.Paused, err = isPaused(ctx, c, id)
 	return state, err
 }
 
-// triedBy returns the state of a run's pending step. SyncCustomer has at most one pending step.
-func triedBy(pending []*workflowpb.PendingActivityInfo) (state SyncState) {
+// pendingStepState returns the state of a run's pending step. SyncCustomer has at most one pending step.
+func pendingStepState(pending []*workflowpb.PendingActivityInfo) (state SyncState) {
 	for _, step := range pending {
 		switch step.GetState() {
 		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
-			return SyncState{Attempts: int(step.GetAttempt()), LastError: shownOf(step.GetLastFailure())}
+			return SyncState{Attempts: int(step.GetAttempt()), LastError: failureText(step.GetLastFailure())}
 		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
-			state = SyncState{Attempts: int(step.GetAttempt()) - 1, LastError: shownOf(step.GetLastFailure())}
+			state = SyncState{Attempts: int(step.GetAttempt()) - 1, LastError: failureText(step.GetLastFailure())}
 			if next := step.GetNextAttemptScheduleTime(); next != nil && state.Attempts > 0 {
 				state.NextAttempt = next.AsTime()
 			}
@@ -61,9 +61,9 @@ func triedBy(pending []*workflowpb.PendingActivityInfo) (state SyncState) {
 	return state
 }
 
-// shownOf returns the part of a failure that tenants may see. It returns the message only for codes
-// with messages that Odometer writes, and a general text for all others.
-func shownOf(failure *failurepb.Failure) string {
+// failureText returns the part of a failure that tenants may see. It returns the message only for codes with messages
+// that Odometer writes, and a general text for all others.
+func failureText(failure *failurepb.Failure) string {
 	if failure == nil {
 		return ""
 	}
@@ -74,19 +74,20 @@ func shownOf(failure *failurepb.Failure) string {
 	return "the attempt failed and is retried"
 }
 
+// isPaused asks the open run with the ID whether it is paused. It returns false if no run is open.
 func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
 	answer, err := c.QueryWorkflow(ctx, id, "", stateQuery)
-	if missing(err) {
+	if isNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, unreachable(id, err)
 	}
-	var said RunState
-	if err := answer.Get(&said); err != nil {
+	var state RunState
+	if err := answer.Get(&state); err != nil {
 		return false, unreachable(id, err)
 	}
-	return said.Paused, nil
+	return state.Paused, nil
 }
 
 // RetrySyncCustomer makes the customer's run call the provider at once, and resumes a paused run.
@@ -108,7 +109,7 @@ func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	if !waits {
 		return metering.Errorf(metering.CodeConflict, "the sync is not paused; to try it again at once, use retry")
 	}
-	return askRun(ctx, c, id, resumeUpdate, by)
+	return sendUpdate(ctx, c, id, resumeUpdate, by)
 }
 
 // CancelSyncCustomer requests the cancellation of the customer's run, if one is open.
@@ -116,7 +117,7 @@ func CancelSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
-	if err := c.CancelWorkflow(ctx, id, ""); err != nil && !missing(err) {
+	if err := c.CancelWorkflow(ctx, id, ""); err != nil && !isNotFound(err) {
 		return unreachable(id, err)
 	}
 	return nil
@@ -130,20 +131,20 @@ func steerSync(ctx context.Context, c client.Client, tenant metering.TenantID, c
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return askRun(ctx, c, SyncCustomerID(tenant, customer), update, by)
+	return sendUpdate(ctx, c, SyncCustomerID(tenant, customer), update, by)
 }
 
-// askRun sends an update to a run and waits until the run has processed it. It returns CodeConflict
-// if the run is not open. It returns CodeUnavailable for any other error; if no worker answered,
-// the run may still process the update later.
-func askRun(ctx context.Context, c client.Client, id, update string, by metering.Asked) error {
+// sendUpdate sends an update to a run and waits until the run has processed it. It returns CodeConflict if the run is
+// not open. It returns CodeUnavailable for any other error; if no worker answered, the run may still process the update
+// later.
+func sendUpdate(ctx context.Context, c client.Client, id, update string, by metering.Asked) error {
 	asked, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: update, Args: []any{by}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = asked.Get(ctx, nil)
 	}
-	if missing(err) {
+	if isNotFound(err) {
 		return metering.Errorf(metering.CodeConflict, "the sync ended in the meantime; read it again")
 	}
 	if err != nil {

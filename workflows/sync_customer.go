@@ -58,7 +58,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 	for {
 		drain(s.requests) // the pass takes all committed requests, so their signals are not needed
 		more, err := s.pass(ctx)
-		err = answered(ctx, err)
+		err = awaitUpdateHandlers(ctx, err)
 		if temporal.IsCanceledError(err) && (more || s.requests.Len() > 0) {
 			s.excluded, s.paused = nil, false
 			return s.result, s.continueAsNew(ctx)
@@ -82,6 +82,7 @@ func (s *syncCustomer) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 }
 
+// syncCustomer is the state of a SyncCustomer run.
 type syncCustomer struct {
 	SyncCustomerInput
 	operators
@@ -146,6 +147,7 @@ func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unr
 // errPaused ends a pass because an operator paused the customer.
 var errPaused = errors.New("the customer is paused")
 
+// finish records the outcome in the search attribute, and ends the run. The run fails if its last pass failed.
 func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
 	if s.waits {
 		s.show(ctx, "| run | |", "the customer is paused: its syncs wait until it is resumed")
@@ -185,7 +187,7 @@ func (s *syncSteps) Read(ctx workflow.Context, force bool) (failure string, err 
 		return "", nil
 	}
 	s.show(ctx, row, "reading")
-	err = s.await(ctx, now.Add(readingLimit), "read the customer at the provider", do.ReadProvider,
+	err = s.callProvider(ctx, now.Add(readingLimit), "read the customer at the provider", do.ReadProvider,
 		activities.ReadProviderInput{CustomerInput: s.customer}, nil, func(state string) { s.show(ctx, row, state) })
 	if _, message, refused := failureOf(err); refused {
 		s.show(ctx, row, message)
@@ -204,7 +206,7 @@ func (s *syncSteps) Read(ctx workflow.Context, force bool) (failure string, err 
 
 // Plan plans and stores the next reports.
 func (s *syncSteps) Plan(ctx workflow.Context) (plan passes.Plan, failure string, err error) {
-	if err := s.wait(ctx, func(state string) { s.show(ctx, "| run | |", state) }); err != nil {
+	if err := s.waitIfPaused(ctx, func(state string) { s.show(ctx, "| run | |", state) }); err != nil {
 		return plan, "", err
 	}
 	err = workflow.ExecuteActivity(shortStep(ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
@@ -235,7 +237,7 @@ func (s *syncSteps) Send(ctx workflow.Context, r passes.Report) (passes.Ending, 
 	}
 	show("sending")
 	var sent activities.SendReportResult
-	err := s.await(ctx, r.Deadline, "send "+name, do.SendReport,
+	err := s.callProvider(ctx, r.Deadline, "send "+name, do.SendReport,
 		activities.SendReportInput{TenantID: s.TenantID, ReportID: r.ID}, &sent, show)
 	code, message, refused := failureOf(err)
 	switch {
@@ -292,21 +294,21 @@ func (s *syncSteps) Count(ctx workflow.Context) error {
 	return nil
 }
 
-// silence is the time without an answer after which a new sync request makes await cancel the
-// activity and start it again. Before that, the first attempt may still be running.
+// silence is the time without an answer after which a new sync request makes callProvider cancel the activity and start
+// it again. Before that, the first attempt may still be running.
 const silence = 30 * time.Second
 
-// await calls the provider until the activity ends. Temporal retries the activity with increasing
-// pauses. A sync request, after silence, or an update by an operator ends such a pause: await
-// cancels the activity and starts it again.
-func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
+// callProvider calls the provider until the activity ends. Temporal retries the activity with increasing pauses. A sync
+// request, after silence, or an update by an operator ends such a pause: callProvider cancels the activity and starts
+// it again.
+func (s *syncCustomer) callProvider(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
-		if err := s.wait(ctx, show); err != nil {
+		if err := s.waitIfPaused(ctx, show); err != nil {
 			return err
 		}
-		s.forget()
+		s.discardUpdates()
 		began, asked := workflow.Now(ctx), false
-		trying, stop := workflow.WithCancel(calling(ctx, deadline, summary))
+		trying, stop := workflow.WithCancel(retriedProviderCall(ctx, deadline, summary))
 		answered := workflow.ExecuteActivity(trying, call, input)
 		for !answered.IsReady() && !asked {
 			workflow.NewSelector(ctx).
@@ -335,8 +337,8 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 	}
 }
 
-// wait calls awaitResume if the run is paused, and shows the pause and its end to operators.
-func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error {
+// waitIfPaused calls awaitResume if the run is paused, and shows the pause and its end to operators.
+func (s *syncCustomer) waitIfPaused(ctx workflow.Context, show func(state string)) error {
 	if !s.paused {
 		return nil
 	}
@@ -361,7 +363,7 @@ func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 	}
 	s.progress = s.progress[max(0, len(s.progress)-shown):]
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d of %s\n\n| step | period | state |\n|---|---|---|\n%s\n",
-		s.result.Passes, linked(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
+		s.result.Passes, customerLink(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
 }
 
 // SyncCustomerID returns the workflow ID of a customer's sync. At most one run of it is open.
@@ -369,6 +371,7 @@ func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) stri
 	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
 }
 
+// syncCustomerStart returns the start of a customer's sync. A scheduled sync has a lower priority than any other.
 func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) start {
 	s := start{
 		workflow: SyncCustomer,
@@ -376,7 +379,7 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
 		details: fmt.Sprintf("Reports the usage of %[2]s to the billing provider of %[1]s, one stored report at a time. "+
-			"Canceling the run fails the open sync requests; reports that were sent stay recorded. %[3]s", tenant, customer, inAPI(customer)),
+			"Canceling the run fails the open sync requests; reports that were sent stay recorded. %[3]s", tenant, customer, customerRequestText(customer)),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),

@@ -60,6 +60,7 @@ type world struct {
 	plan    func() error
 }
 
+// newWorld returns a world without usage and requests. Its provider takes statements.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := emptyWorld(t)
@@ -89,6 +90,7 @@ func emptyWorld(t *testing.T) *world {
 	return w
 }
 
+// beginSync mocks the activity BeginSync: it takes all open requests.
 func (w *world) beginSync(context.Context, activities.CustomerInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
 	w.requests, w.refused = nil, false
@@ -121,6 +123,7 @@ func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (
 // excluded returns the meters that the last plan excluded.
 func (w *world) excluded() []metering.MeterID { return w.planned[len(w.planned)-1].Excluded }
 
+// sendReport mocks the activity SendReport, with the result of deliver.
 func (w *world) sendReport(context.Context, activities.SendReportInput) (activities.SendReportResult, error) {
 	w.attempts++
 	result, err := answerOf(w.deliver(w.attempts))
@@ -145,6 +148,7 @@ func answerOf(err error) (activities.SendReportResult, error) {
 	return activities.SendReportResult{State: billing.Accepted, Response: "the webhook answered 204"}, err
 }
 
+// finishSync mocks the activity FinishSync.
 func (w *world) finishSync(_ context.Context, in activities.FinishSyncInput) (activities.FinishSyncResult, error) {
 	w.finished = append(w.finished, in)
 	return activities.FinishSyncResult{More: len(w.requests) > 0, Unresolved: w.unresolved}, nil
@@ -158,6 +162,7 @@ func (w *world) request(after time.Duration) {
 	}, after)
 }
 
+// run runs SyncCustomer to its end, and requires that no request is open.
 func (w *world) run(t *testing.T) (workflows.SyncCustomerResult, error) {
 	t.Helper()
 	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2})
@@ -178,6 +183,7 @@ func downForAnHour(attempt int) error {
 	return nil
 }
 
+// down returns the error of an unavailable provider.
 func down() error { return metering.Errorf(metering.CodeProviderDown, "the webhook answered 503") }
 
 func TestSyncCustomerWithNothingToSendReturnsCurrentReport(t *testing.T) {
@@ -241,9 +247,8 @@ func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {
 	require.Empty(t, w.finished[0].Error)
 }
 
-// TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport checks the end of the retries. The test environment
-// stops after ten attempts, whereas the Temporal server retries until the deadline.
-// TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast checks the time of the retries.
+// TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport checks the end of the retries. The test environment stops after
+// ten attempts, whereas the Temporal server retries until the deadline.
 func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -256,6 +261,7 @@ func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	require.Len(t, w.finished[0].Reports, 1)
 }
 
+// TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast checks the time limit of the retries.
 func TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{
 		100 * time.Hour: 100 * time.Hour, time.Minute: time.Hour, -1000 * time.Hour: time.Hour,

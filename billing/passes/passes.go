@@ -152,6 +152,7 @@ func (p *pass[C]) send(ctx C, reports []Report) (tried int, ok bool, err error) 
 	return tried, true, nil
 }
 
+// add adds the result of sending a report.
 func (r *Result) add(report Report, end Ending) {
 	if !end.Left {
 		r.Reports = append(r.Reports, report.ID)
@@ -162,4 +163,5 @@ func (r *Result) add(report Report, end Ending) {
 	r.fail(end.Failure)
 }
 
+// fail sets the failure of the pass, unless it is "".
 func (r *Result) fail(failure string) { r.Failure = cmp.Or(failure, r.Failure) }

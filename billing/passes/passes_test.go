@@ -24,6 +24,7 @@ type script struct {
 
 var errGone = errors.New("gone")
 
+// note records a call. It returns errGone for the call that fails.
 func (s *script) note(call string) error {
 	s.calls = append(s.calls, call)
 	if call == s.failing {
@@ -78,15 +79,18 @@ func ids(names ...byte) (all []uuid.UUID) {
 	return all
 }
 
+// sends returns a plan with reports to send.
 func sends(names ...byte) passes.Plan {
 	return passes.Plan{Send: reports(names...)}
 }
 
+// more returns the plan with More set.
 func more(plan passes.Plan) passes.Plan {
 	plan.More = true
 	return plan
 }
 
+// upToDate returns the plan with reports that are already correct.
 func upToDate(plan passes.Plan, names ...byte) passes.Plan {
 	plan.UpToDate = ids(names...)
 	return plan

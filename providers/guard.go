@@ -83,6 +83,7 @@ func (g Guard) Client(timeout time.Duration) *http.Client {
 // (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
+// guardian returns the check of the addresses that Client dials.
 func (g Guard) guardian() *ssrf.Guardian {
 	options := []ssrf.Option{ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer)}
 	if g.AllowLoopback {

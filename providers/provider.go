@@ -110,8 +110,8 @@ type InvoiceListQuestion struct {
 
 // ListedInvoices holds the invoices of a customer, and the subscriptions that will create no more invoices. Such
 // a subscription was canceled before the end of its last period, and one of its items is or was a destination of usage.
-// A subscription with a draft invoice is not in Ended. ListInvoices reads the subscriptions before the invoices, so that
-// it does not miss their last invoices.
+// A subscription with a draft invoice is not in Ended. ListInvoices reads the subscriptions before the invoices, so
+// that it does not miss their last invoices.
 type ListedInvoices struct {
 	Invoices []string // ids, oldest first
 	Ended    []metering.EndedSubscription

@@ -14,8 +14,9 @@ import (
 
 // Redact wraps the error of a call to a tenant's URL. The text of the result is safe to log: it contains no
 // URL, host, address or text from the response. errors.Is and errors.As still find err.
-func Redact(err error) error { return redacted{why(err), err} }
+func Redact(err error) error { return redacted{safeReason(err), err} }
 
+// redacted is an error with a safe text.
 type redacted struct {
 	text  string
 	cause error
@@ -25,7 +26,8 @@ func (r redacted) Error() string { return r.text }
 
 func (r redacted) Unwrap() error { return r.cause }
 
-func why(err error) string {
+// safeReason returns the reason of a failed call, without data of the request or the response.
+func safeReason(err error) string {
 	var (
 		lookup      *net.DNSError
 		network     net.Error

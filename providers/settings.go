@@ -42,7 +42,7 @@ const (
 	DaysUntilDue     Use = "days_until_due"
 )
 
-// Maps reports whether the setting maps meter slugs.
+// Maps reports whether the value of the setting is a map by meter slug.
 func (u Use) Maps() bool { return u == Mapping || u == Products }
 
 // Shown reports whether the API returns the saved value of the setting.
@@ -100,11 +100,11 @@ func (d Description) Setting(use Use) (setting Setting, has bool) {
 	return Setting{}, false
 }
 
-// Unreached returns an error with the message if the provider was down during the validation of its
-// settings. It returns any other error unchanged.
-func Unreached(err error, what string) error {
+// Unreached replaces the message of err with the given one if the provider was down while its settings were validated.
+// It returns any other error unchanged.
+func Unreached(err error, message string) error {
 	if metering.CodeOf(err) != metering.CodeProviderDown {
 		return err
 	}
-	return metering.Errorf(metering.CodeProviderDown, "%s", what).Because(err)
+	return metering.Errorf(metering.CodeProviderDown, "%s", message).Because(err)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/tallytest"
 )
 
-// said is a word in the responses of the provider. Errors and stored answers must not contain it.
-const said = "canary"
+// canary is a word in the responses of the provider. Errors and stored answers must not contain it.
+const canary = "canary"
 
 var began = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
@@ -36,9 +36,9 @@ var destinations = map[metering.ProviderKind]billing.Destination{
 	tallytest.Kind:  {Target: "calls", Method: tallytest.Sum, Counting: billing.Adds},
 }
 
-// each runs a test for every registered provider, and for tallytest, which is not registered. The handler
+// forEachProvider runs a test for every registered provider, and for tallytest, which is not registered. The handler
 // answers their calls.
-func each(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, p providers.Provider, c providers.Credentials)) {
+func forEachProvider(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, p providers.Provider, c providers.Credentials)) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -49,6 +49,7 @@ func each(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, p prov
 	}
 }
 
+// report returns a message that the provider can frame: a statement with late usage, or a quantity report.
 func report(p providers.Provider) billing.Message {
 	period := metering.Range{Start: began, End: began.AddDate(0, 1, 0)}
 	line := billing.Line{
@@ -75,11 +76,12 @@ func report(p providers.Provider) billing.Message {
 	return m
 }
 
-func nobody(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
+// respondTeapot is the handler of tests that make no call.
+func respondTeapot(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
 
 func TestProviderDescriptionIsComplete(t *testing.T) {
 	t.Parallel()
-	each(t, nobody, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+	forEachProvider(t, respondTeapot, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
 		d := p.Describe()
 		require.NotEmpty(t, d.Kind)
 		require.NotEmpty(t, d.Name)
@@ -99,7 +101,7 @@ func TestSettingsHaveUniqueUsesAndConsistentNames(t *testing.T) {
 	t.Parallel()
 	taken := map[string]providers.Setting{"id": {}, "type": {}, "account": {}, "secret_last_four": {}, "validated_at": {}, "created_at": {},
 		"webhook_url": {}, "webhook_events": {}, "webhook_secret_last_four": {}, "livemode": {}, "new_receiver": {}}
-	each(t, nobody, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+	forEachProvider(t, respondTeapot, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
 		uses := map[providers.Use]bool{}
 		for _, s := range p.Describe().Settings {
 			require.Regexp(t, `^[a-z]+(_[a-z]+)*$`, s.Name)
@@ -129,9 +131,11 @@ func TestSettingsHaveUniqueUsesAndConsistentNames(t *testing.T) {
 
 // secrets contains valid secrets of the providers that do not accept every secret.
 var secrets = map[metering.ProviderKind]providers.Secrets{
-	metering.Stripe: {Call: "sk_test_" + said, Event: "whsec_" + said + said},
+	metering.Stripe: {Call: "sk_test_" + canary, Event: "whsec_" + canary + canary},
 }
 
+// TestValidateReturnsErrorCodeOfProviderResponse checks the error code and the identity for each status of the
+// provider's response. No error contains text of the response or the secret.
 func TestValidateReturnsErrorCodeOfProviderResponse(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]metering.Code{
@@ -143,9 +147,9 @@ func TestValidateReturnsErrorCodeOfProviderResponse(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			w.WriteHeader(status)
-			_, _ = w.Write([]byte(`{"id":"acct_1","error":{"message":"` + said + `","code":"` + said + `!"}}`))
+			_, _ = w.Write([]byte(`{"id":"acct_1","error":{"message":"` + canary + `","code":"` + canary + `!"}}`))
 		}
-		each(t, far, func(t *testing.T, p providers.Provider, c providers.Credentials) {
+		forEachProvider(t, far, func(t *testing.T, p providers.Provider, c providers.Credentials) {
 			with, has := secrets[p.Describe().Kind]
 			if !has {
 				with.Call = c.Secret
@@ -154,7 +158,7 @@ func TestValidateReturnsErrorCodeOfProviderResponse(t *testing.T) {
 			require.Equal(t, code, metering.CodeOf(err), "%d: %v", status, err)
 			if err != nil {
 				require.Empty(t, identity)
-				require.NotContains(t, err.Error(), said)
+				require.NotContains(t, err.Error(), canary)
 				require.NotContains(t, err.Error(), c.Secret)
 				return
 			}
@@ -171,7 +175,7 @@ func TestValidateReturnsErrorCodeOfProviderResponse(t *testing.T) {
 func TestFrameDependsOnlyOnReport(t *testing.T) {
 	t.Parallel()
 	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
-	each(t, calls, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+	forEachProvider(t, calls, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
 		m := report(p)
 		first, err := p.Frame(m)
 		require.NoError(t, err)
@@ -187,7 +191,7 @@ func TestFrameDependsOnlyOnReport(t *testing.T) {
 func TestCustomerWithoutProviderIDIsReadWithoutCall(t *testing.T) {
 	t.Parallel()
 	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
-	each(t, calls, func(t *testing.T, p providers.Provider, c providers.Credentials) {
+	forEachProvider(t, calls, func(t *testing.T, p providers.Provider, c providers.Credentials) {
 		side, err := p.Read(t.Context(), c, providers.Question{Meters: []metering.Meter{{ID: 7, Slug: "calls"}}})
 		require.NoError(t, err)
 		if p.Describe().Statements {
@@ -222,16 +226,16 @@ func TestResponseStatusHasSameMeaningAtAllProviders(t *testing.T) {
 				w.Header().Set("Retry-After", "7")
 			}
 			w.WriteHeader(c.status)
-			_, _ = w.Write([]byte(`{"error":{"message":"` + said + `","code":"` + said + `!"},"id":"` + said + `"}`))
+			_, _ = w.Write([]byte(`{"error":{"message":"` + canary + `","code":"` + canary + `!"},"id":"` + canary + `"}`))
 		}
-		each(t, far, func(t *testing.T, p providers.Provider, credentials providers.Credentials) {
+		forEachProvider(t, far, func(t *testing.T, p providers.Provider, credentials providers.Credentials) {
 			m := report(p)
 			framed, err := p.Frame(m)
 			require.NoError(t, err)
 			outcome := p.Send(t.Context(), credentials, providers.Sending{
 				Series: m.Series, ReportID: m.ID, Body: framed.Body, FirstSentAt: m.Now, Now: m.Now,
 			})
-			require.NotContains(t, outcome.Answer, said)
+			require.NotContains(t, outcome.Answer, canary)
 			if c.code == "" {
 				require.NoError(t, outcome.Err)
 				require.Equal(t, billing.Accepted, outcome.State)
@@ -240,7 +244,7 @@ func TestResponseStatusHasSameMeaningAtAllProviders(t *testing.T) {
 			}
 			require.Empty(t, outcome.State)
 			require.Equal(t, c.code, metering.CodeOf(outcome.Err), "%v", outcome.Err)
-			require.NotContains(t, outcome.Err.Error(), said)
+			require.NotContains(t, outcome.Err.Error(), canary)
 			require.Equal(t, c.own, errors.As(outcome.Err, new(providers.OwnRefusal)))
 			var later providers.RetryLater
 			errors.As(outcome.Err, &later)

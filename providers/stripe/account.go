@@ -57,6 +57,8 @@ func (c *Client) Validate(ctx context.Context, key string) (Account, error) {
 	return Account{ID: account.ID, Livemode: Livemode(key)}, nil
 }
 
+// checkKey returns an error if the key does not have the form of an API key, or if it is a live key that must not be
+// sent to the base URL. It makes no call.
 func (c *Client) checkKey(key string) error {
 	refuse := func(text string) error { return metering.Errorf(metering.CodeProviderRefuse, "%s", text) }
 	switch {
@@ -104,7 +106,7 @@ var needs = []struct {
 func (c *Client) checkPermissions(ctx context.Context, key string) error {
 	var lacks []string
 	for _, need := range needs {
-		ctx, x := open(ctx)
+		ctx, x := withExchange(ctx)
 		var ignored raw
 		answer, err := judge(x, c.backend.CallRaw(need.method, need.path, key, need.query, &stripego.Params{Context: ctx}, &ignored))
 		switch {

@@ -98,7 +98,7 @@ func TestErrorOfRefusedKeyDoesNotContainKey(t *testing.T) {
 	}
 }
 
-func TestAKeyThatMayNotReadSubscriptionsIsRefused(t *testing.T) {
+func TestValidateRefusesKeyWithoutSubscriptionPermission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: "/v1/subscriptions"})
@@ -108,7 +108,7 @@ func TestAKeyThatMayNotReadSubscriptionsIsRefused(t *testing.T) {
 	requireSafe(t, err)
 }
 
-func TestAKeyIsNotRefusedBecauseStripeIsDown(t *testing.T) {
+func TestValidateReturnsProviderDownIfStripeIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, behaviour := range []stripetest.Behaviour{{Status: 503, Times: 1}, {Status: 429, Times: 1}, {DropAnswer: true, Times: 1}} {

@@ -25,13 +25,13 @@ const (
 	daysKey        = "days_until_due"
 )
 
-// charges sets the destination of each meter's charge: the next invoice of a subscription. If a subscription
-// in side.Others bills the meter's usage, it also bills the charge. Otherwise side.Subscription bills the
-// charge. If no meter's price identifies side.Subscription, it is the customer's only subscription. Without
-// a subscription, each period gets a standalone invoice. If stopped is true, a subscription is unpaid, paused or
-// incomplete, and the charges wait instead.
-func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
-	reason, refused := subscribe(side, items, stopped, q), ""
+// setChargeDestinations adds the destination of each meter's charge to side.Charges: the next invoice of a
+// subscription. If a subscription in side.Others bills the meter's usage, the same subscription bills the charge.
+// Otherwise side.Subscription bills the charge. If no meter's price identifies side.Subscription, it is the customer's
+// only subscription. Without a subscription, each period gets a standalone invoice. stopped reports whether a
+// subscription is unpaid, paused or incomplete. If stopped is true and no subscription runs, the charges wait.
+func (p Provider) setChargeDestinations(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
+	reason, refused := selectSubscription(side, items, stopped, q), ""
 	if reason == "" || len(side.Others) > 0 {
 		credits, err := p.client.Credits(ctx, c.Secret, q.Customer)
 		if err != nil {
@@ -47,7 +47,7 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 		for n := range side.Others {
 			other := &side.Others[n]
 			if slices.ContainsFunc(other.Destinations, func(d billing.Destination) bool { return d.MeterID == meter.ID }) {
-				charge := chargeOf(meter, *other, billing.NoTarget(refused), q.Text)
+				charge := chargeDestination(meter, *other, billing.NoTarget(refused), q.Text)
 				other.Charges = append(other.Charges, charge)
 				at, excluded = other, charge.Excluded
 				if excluded.Code == "" {
@@ -55,12 +55,14 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 				}
 			}
 		}
-		side.Charges = append(side.Charges, chargeOf(meter, *at, excluded, q.Text))
+		side.Charges = append(side.Charges, chargeDestination(meter, *at, excluded, q.Text))
 	}
 	return nil
 }
 
-func chargeOf(meter metering.Meter, side billing.Side, excluded billing.ExclusionReason, text metering.InvoiceText) billing.Destination {
+// chargeDestination returns the destination of the meter's charge on the next invoice of side.Subscription. The meter
+// is excluded for the given reason, or because the settings name no product for the meter.
+func chargeDestination(meter metering.Meter, side billing.Side, excluded billing.ExclusionReason, text metering.InvoiceText) billing.Destination {
 	product := text.ProductOf(meter.Slug)
 	if excluded.Code == "" && product == "" {
 		excluded = billing.NoTarget("the provider's settings name no product for the meter's invoice lines; set product or products with PUT /v1/billing/provider")
@@ -83,13 +85,13 @@ func chargeOf(meter metering.Meter, side billing.Side, excluded billing.Exclusio
 	return d
 }
 
-// subscribe sets the customer's subscription, if no meter's price has identified it yet. It returns the
-// reason why the meters that no subscription in side.Others bills cannot be charged, or "". stopped reports whether a
-// subscription is unpaid, paused or incomplete.
-func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
+// selectSubscription sets side.Subscription and its period to the customer's only subscription, unless a meter's price
+// has already identified a subscription. It returns "", or the reason why the meters that no subscription in
+// side.Others bills cannot be charged. stopped reports whether a subscription is unpaid, paused or incomplete.
+func selectSubscription(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "":
-		_, reason := (&router{Question: q}).place(metering.Meter{})
+		_, reason := (&router{Question: q}).itemFor(metering.Meter{})
 		return reason
 	case side.Subscription != "":
 		return ""
@@ -108,7 +110,7 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	return ""
 }
 
-// lineOf returns the invoice line that a report sets.
+// lineOf decodes the invoice line that a report creates or updates.
 func lineOf(s providers.Sending) (PendingLine, error) {
 	c, err := callOf(s)
 	if err != nil {
@@ -128,14 +130,15 @@ func lineOf(s providers.Sending) (PendingLine, error) {
 	}, nil
 }
 
-// lineNamed returns the key of the invoice line that a message sets. All reports that set the line have the
+// lineKeyOf returns the key of the invoice line that a message sets. All reports that set the line have the
 // same key.
-func lineNamed(m billing.Message) string {
+func lineKeyOf(m billing.Message) string {
 	name := fmt.Appendf(nil, "%d/%d/%d/%s/%d/%d/%d/", m.TenantID, m.CustomerID, m.Connection, m.Target, m.Meter.ID, m.Period.Unix(), m.Window.Start.Unix())
 	return uuid.NewSHA1(uuid.NameSpaceOID, strconv.AppendBool(name, m.Late)).String()
 }
 
-// setLine makes one attempt to send a report that sets an invoice line.
+// setLine makes one attempt at the call of a report that creates or updates an invoice line. If Stripe refuses, it
+// reads the line to find out whether an invoice bills the line already.
 func (p Provider) setLine(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	line, err := lineOf(s)
 	if err != nil {
@@ -164,8 +167,8 @@ func (p Provider) setLine(ctx context.Context, c providers.Credentials, s provid
 	return providers.Outcome{Err: advised(err), Object: item, NewKey: saved}
 }
 
-// findSet checks whether the report was the last one to set its line.
-func (p Provider) findSet(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
+// findLineReport checks at Stripe whether the report was the last one to create or update its invoice line.
+func (p Provider) findLineReport(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
 	line, err := lineOf(s)
 	if err != nil {
 		return providers.Found{}, err

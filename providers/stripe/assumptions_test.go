@@ -22,16 +22,16 @@ import (
 func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]func(*contract){
-		"a draft takes usage until it is final":                (*contract).tryDraft,
-		"two items on one meter are both billed":               (*contract).tryTwoItems,
-		"a canceled subscription's last invoice is a draft":    (*contract).tryCanceled,
-		"a swap bills no usage of before it":                   (*contract).trySwap,
-		"a swap in flexible mode bills what was reported then": (*contract).tryFlexibleSwap,
-		"a trial's usage is never billed":                      (*contract).tryTrial,
-		"a window that a period's start cuts is billed in it":  (*contract).tryCutWindow,
-		"of two equal times the later to come is the last":     (*contract).tryEqualTimes,
-		"a held draft waits, and leaves when it is told":       (*contract).tryHold,
-		"a held draft leaves at its deadline":                  (*contract).tryDeadline,
+		"a draft accepts usage until it is final":                        (*contract).tryDraft,
+		"two items on one meter are both billed":                         (*contract).tryTwoItems,
+		"a canceled subscription's last invoice is a draft":              (*contract).tryCanceled,
+		"a price change bills no earlier usage":                          (*contract).trySwap,
+		"a price change in flexible mode bills usage reported before it": (*contract).tryFlexibleSwap,
+		"usage in a trial is never billed":                               (*contract).tryTrial,
+		"a window around a period's start is billed in that period":      (*contract).tryCutWindow,
+		"of two totals with equal timestamps the later one is billed":    (*contract).tryEqualTimes,
+		"a held draft is finalized when it is released":                  (*contract).tryHold,
+		"a held draft is finalized at its deadline":                      (*contract).tryDeadline,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,10 +42,10 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	}
 }
 
-// begin subscribes the customer to prices, advances the test clock to ten minutes after the start, and
-// reads the items.
+// begin creates a subscription of the customer to the prices, advances the test clock to ten minutes after the start,
+// and reads the subscription items.
 func (c *contract) begin(prices []string, form ...string) {
-	c.bill(prices, form...)
+	c.createSubscription(prices, form...)
 	c.advance(c.start.Add(10 * time.Minute))
 	items, err := c.client.Items(c.Context(), c.key, c.customer)
 	require.NoError(c, err)
@@ -57,10 +57,12 @@ func (c *contract) begin(prices []string, form ...string) {
 	c.items["calls"] = c.items[c.name("calls")]
 }
 
+// sumMeter creates a Stripe meter that sums the events of calls, and returns its id.
 func (c *contract) sumMeter(form ...string) string {
 	return c.meter("calls", append(form, "default_aggregation[formula]", "sum")...)
 }
 
+// calls creates a price for a new meter of calls, and returns the prices of a subscription with that price only.
 func (c *contract) calls() []string { return []string{c.price("calls", "3", c.sumMeter())} }
 
 // use reports usage of the meter calls at a time, and waits until the total that Stripe has counted equals
@@ -72,8 +74,8 @@ func (c *contract) use(version int, value int64, at time.Time, counted string) {
 	c.eventually(func() error { return c.counted("calls", counted) })
 }
 
-// renewal returns the newest invoice of a period's end. It waits until the invoice is a draft, or final if
-// draft is false.
+// renewal returns the customer's newest renewal invoice. It waits until the invoice is a draft or, if the parameter
+// draft is false, until it is final.
 func (c *contract) renewal(draft bool) (in stripe.Invoice) {
 	c.Helper()
 	c.eventually(func() error {
@@ -139,6 +141,7 @@ func (c *contract) tryDraft() {
 	require.Error(c, err, "a final invoice's item cannot be changed")
 }
 
+// tryTwoItems checks that Stripe bills the usage of a meter once for each of two prices of the meter.
 func (c *contract) tryTwoItems() {
 	meter := c.sumMeter()
 	c.begin([]string{c.price("calls", "3", meter), c.price("again", "2", meter)})
@@ -150,6 +153,8 @@ func (c *contract) tryTwoItems() {
 	}
 }
 
+// tryCanceled checks that the last invoice of a subscription canceled at its period's end is a draft, which accepts
+// usage and no charge.
 func (c *contract) tryCanceled() {
 	c.begin(c.calls(), "cancel_at_period_end", "true")
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
@@ -178,6 +183,7 @@ func (c *contract) swap(form ...string) (item string) {
 	return item
 }
 
+// trySwap checks that a price change in classic mode bills only the usage after the change.
 func (c *contract) trySwap() {
 	item := c.swap()
 	final := c.renewal(false)
@@ -193,6 +199,7 @@ func (c *contract) tryFlexibleSwap() {
 	requireDecimal(c, "0.19", c.renewal(false).Total, "4 × 3 + 7 × 1 cents")
 }
 
+// tryTrial checks that the invoice of a trial costs nothing.
 func (c *contract) tryTrial() {
 	c.begin(c.calls(), "trial_end", unix(c.start.Add(48*time.Hour)))
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
@@ -200,7 +207,8 @@ func (c *contract) tryTrial() {
 	requireDecimal(c, "0", c.renewal(false).Total)
 }
 
-// tryCutWindow reports usage at the start of a period that begins in the middle of an hourly window.
+// tryCutWindow checks that usage at the start of a period is billed in that period if the period begins in the middle
+// of an hourly window.
 func (c *contract) tryCutWindow() {
 	c.start = c.start.Add(30 * time.Minute)
 	c.advance(c.start)
@@ -244,6 +252,7 @@ func (c *contract) hold(long time.Duration) heldDraft {
 	return d
 }
 
+// draft reads the held draft.
 func (d heldDraft) draft() billing.Draft {
 	d.Helper()
 	draft, err := d.Draft(d.Context(), providers.Credentials{Secret: d.key}, providers.InvoiceQuestion{ID: d.id})
@@ -259,7 +268,8 @@ func (d heldDraft) act(framed billing.Framed, err error) {
 	d.eventually(func() error { return d.Provider.Send(d.Context(), providers.Credentials{Secret: d.key}, s).Err })
 }
 
-// tryHold changes the item and the metadata of a held draft, and releases it.
+// tryHold checks that a held draft is not finalized before its deadline. It changes the draft's item and metadata, and
+// checks that Draft shows these changes and that a release finalizes the draft.
 func (c *contract) tryHold() {
 	d := c.hold(5 * 24 * time.Hour)
 	c.advance(c.period.End.Add(3 * time.Hour))
@@ -289,6 +299,7 @@ func (c *contract) tryHold() {
 	requireDecimal(c, "2.52", c.renewal(false).Total, "4 × 3 + 240 cents")
 }
 
+// tryDeadline checks that Stripe finalizes a held draft at the deadline, and not before.
 func (c *contract) tryDeadline() {
 	d := c.hold(3 * time.Hour)
 	c.advance(c.period.End.Add(2 * time.Hour))

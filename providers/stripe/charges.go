@@ -35,6 +35,7 @@ const (
 	aboutSubscription = "odometer_subscription"
 )
 
+// metadata returns the metadata of the report's invoice item.
 func (r Report) metadata() map[string]string {
 	return r.About.metadata(r.Identifier, r.SubscriptionID, r.Value)
 }
@@ -51,10 +52,10 @@ func (a *About) metadata(report, subscription string, amount metering.Decimal) m
 	return all
 }
 
-// Charges returns the invoice items, pending or invoiced, that Odometer has created for the customer since
-// the given time.
+// Charges lists the invoice items at Stripe, pending or invoiced, that Odometer has created for the customer since
+// the given time, and decodes their charges.
 func (p Provider) Charges(ctx context.Context, c providers.Credentials, customer string, since time.Time) (charges []billing.FoundCharge, err error) {
-	items, err := list[chargedItem](ctx, p.client, c.Secret, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
+	items, err := list[chargedItem](ctx, p.client, c.Secret, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-maxClockSkew))))
 	if err != nil {
 		return nil, advised(fmt.Errorf("list invoice items: %w", err))
 	}
@@ -66,6 +67,7 @@ func (p Provider) Charges(ctx context.Context, c providers.Credentials, customer
 	return charges, nil
 }
 
+// chargedItem is an invoice item with the fields from which charge decodes Odometer's charge.
 type chargedItem struct {
 	ID       string            `json:"id"`
 	Currency string            `json:"currency"`
@@ -74,7 +76,7 @@ type chargedItem struct {
 
 func (i chargedItem) id() string { return i.ID }
 
-// charge decodes the metadata. ours is false if Odometer has not created the item.
+// charge decodes Odometer's charge from the item's metadata. ours is false if Odometer has not created the item.
 func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
 	id, err := uuid.Parse(i.Metadata[reportKey])
 	meter, err1 := strconv.ParseInt(i.Metadata[aboutMeter], 10, 64)

@@ -50,14 +50,15 @@ func TestStripeKeepsItsContract(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, account.Livemode)
 	c.subscribe()
-	c.tellUsage()
-	c.beRefused()
+	c.reportUsage()
+	c.checkRefusals()
 	c.charge()
 	c.advance(c.period.End.Add(2 * time.Hour))
 	c.checkLegacyInvoice()
 	c.checkMeteredInvoice()
 }
 
+// contractWith returns a contract with a fake or, if STRIPE_LIVE is set, with Stripe.
 func contractWith(t *testing.T) *contract {
 	t.Helper()
 	c := &contract{T: t, base: os.Getenv("STRIPE_API_BASE"), key: os.Getenv("STRIPE_SECRET_KEY"), run: uuid.NewString()[:8], version: "2023-10-16"}
@@ -179,6 +180,7 @@ func (c *contract) create(path, removal string, form ...string) (id string) {
 	return id
 }
 
+// unix returns the time in Unix seconds.
 func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
 
 // name returns the name of an object in this run.
@@ -195,8 +197,8 @@ func (c *contract) makeCustomer() {
 // start of the period.
 func (c *contract) subscribe() {
 	c.makeCustomer()
-	c.bill([]string{c.price("storage", "2.5", "")})
-	c.bill([]string{
+	c.createSubscription([]string{c.price("storage", "2.5", "")})
+	c.createSubscription([]string{
 		c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "sum")),
 		c.price("minutes", "1", c.meter("minutes", "default_aggregation[formula]", "sum", "event_time_window", "hour",
 			"customer_mapping[type]", "by_id", "customer_mapping[event_payload_key]", "who", "value_settings[event_payload_key]", "amount")),
@@ -223,10 +225,12 @@ func (c *contract) subscribe() {
 	c.period = metering.Range{Start: c.start, End: c.items["calls"].PeriodEnd}
 }
 
+// meter creates a Stripe meter, and returns its id.
 func (c *contract) meter(what string, form ...string) string {
 	return c.create("/v1/billing/meters", "POST /v1/billing/meters/{id}/deactivate", append(form, "display_name", what, "event_name", c.name(what))...)
 }
 
+// price creates a metered price, and returns its id. meter is the id of a Stripe meter; "" is legacy metered billing.
 func (c *contract) price(what, cents, meter string) string {
 	form := []string{
 		"product", c.product, "currency", "usd", "unit_amount_decimal", cents, "lookup_key", c.name(what),
@@ -238,7 +242,8 @@ func (c *contract) price(what, cents, meter string) string {
 	return c.create("/v1/prices", "POST /v1/prices/{id}?active=false", form...)
 }
 
-func (c *contract) bill(prices []string, form ...string) {
+// createSubscription creates a subscription of the customer to the prices.
+func (c *contract) createSubscription(prices []string, form ...string) {
 	form = append(form, "customer", c.customer, "collection_method", "send_invoice", "days_until_due", "30")
 	for n, price := range prices {
 		form = append(form, fmt.Sprintf("items[%d][price]", n), price)
@@ -265,6 +270,7 @@ func (c *contract) advance(to time.Time) {
 	c.Logf("it is %s by the test clock", to.Format(time.RFC3339))
 }
 
+// eventually repeats check until it returns nil. The test fails after the timeout.
 func (c *contract) eventually(check func() error) {
 	c.Helper()
 	dbtest.Within(c, c.timeout, func() error {
@@ -273,6 +279,7 @@ func (c *contract) eventually(check func() error) {
 	})
 }
 
+// report returns a report for an item. what is the item's short name.
 func (c *contract) report(what string, version int, value int64, at time.Time) stripe.Report {
 	i := c.items[what]
 	method, _ := i.Method()
@@ -295,8 +302,8 @@ func (c *contract) send(r stripe.Report) (answer stripe.Answer, err error) {
 	return answer, err
 }
 
-// tellUsage reports two values with each method, repeats the second report, and reads Stripe's counts.
-func (c *contract) tellUsage() {
+// reportUsage reports two values with each method, repeats the second report, and reads Stripe's counts.
+func (c *contract) reportUsage() {
 	now := c.start.Add(3 * time.Minute)
 	for what, values := range map[string][2]int64{"storage": {40, 26}, "calls": {40, -15}, "minutes": {40, 7}, "seats": {40, 9}} {
 		var last time.Time
@@ -325,6 +332,7 @@ func (c *contract) tellUsage() {
 	}
 }
 
+// counted returns an error unless the usage that Stripe has counted for an item equals want.
 func (c *contract) counted(what, want string) error {
 	i := c.items[what]
 	var got metering.Decimal
@@ -340,8 +348,8 @@ func (c *contract) counted(what, want string) error {
 	return err
 }
 
-// beRefused checks that Stripe refuses invalid keys and reports.
-func (c *contract) beRefused() {
+// checkRefusals checks that Stripe refuses an unknown key and invalid reports.
+func (c *contract) checkRefusals() {
 	_, err := c.client.Validate(c.Context(), "sk_test_"+strings.Repeat("0", 24))
 	require.ErrorContains(c, err, "rejected the API key")
 
@@ -365,6 +373,7 @@ func (c *contract) beRefused() {
 	c.Log("Stripe refused what it must not take")
 }
 
+// late returns the report of a charge for usage of the previous period.
 func (c *contract) late(version int, cents int64) stripe.Report {
 	id := fmt.Sprintf("%s-%d", c.name("late"), version)
 	return stripe.Report{
@@ -389,6 +398,7 @@ func (c *contract) charge() {
 	c.Log("put two amounts on the next invoice, and found them")
 }
 
+// isBilled reports whether the customer has an invoice item with the identifier.
 func (c *contract) isBilled(identifier string) bool {
 	found, err := c.client.InvoiceItem(c.Context(), c.key, c.customer, identifier, c.start)
 	require.NoError(c, err)
@@ -427,12 +437,14 @@ func (c *contract) final(what string) (final stripe.Invoice, lines map[string]st
 	return final, lines
 }
 
+// checkLegacyInvoice checks the final invoice of the usage records.
 func (c *contract) checkLegacyInvoice() {
 	final, lines := c.final("storage")
 	requireDecimal(c, "0.65", final.Total, "26 × 2.5 cents")
 	requireDecimal(c, "26", lines[c.items["storage"].ItemID].Quantity)
 }
 
+// checkMeteredInvoice checks the final invoice of the meter events and the two charges.
 func (c *contract) checkMeteredInvoice() {
 	final, lines := c.final("calls")
 	requireDecimal(c, "12.02", final.Total, "25 × 3 + 7 × 1 + 9 × 100 + 250 - 30 cents")

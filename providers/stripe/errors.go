@@ -63,17 +63,19 @@ func (a *answered) Error() string {
 
 func (a *answered) Unwrap() error { return a.cause }
 
-// word returns text if it looks like one of Stripe's own names, and "" otherwise.
-func word(text string) string {
-	if !wordPattern.MatchString(text) {
+// safeName returns text if it has the form of one of Stripe's own names, such as an error code, and "" otherwise.
+// Any other text could repeat data of the request.
+func safeName(text string) string {
+	if !safeNamePattern.MatchString(text) {
 		return ""
 	}
 	return text
 }
 
+// permissionPattern matches the name of a permission in the message of a response with the status 403.
 var permissionPattern = regexp.MustCompile(`\brak_[a-z0-9_]{1,60}`)
 
-var wordPattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
+var safeNamePattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
 
 // Parts of Stripe's messages, in lower case, that identify errors without a code.
 const (
@@ -84,11 +86,13 @@ const (
 	noCycleText   = "does not have a subscription with id"
 )
 
-// judge maps a response of Stripe to its Answer and error. It is the only place that interprets responses.
+// judge maps a response of Stripe to its Answer and error. It is the only function that interprets error responses.
+// The response that Stripe already has a meter event with the same identifier counts as a success: Answer.Duplicate
+// is set, and the error is nil.
 func judge(x *exchange, err error) (Answer, error) {
 	said := &answered{Answer: Answer{
 		Status:     x.status,
-		RequestID:  word(x.header.Get("Request-Id")),
+		RequestID:  safeName(x.header.Get("Request-Id")),
 		RetryAfter: providers.RetryAfter(x.header.Get("Retry-After"), time.Now()),
 		Replayed:   x.header.Get("Idempotent-Replayed") == "true",
 	}, fraction: x.fraction}
@@ -98,7 +102,7 @@ func judge(x *exchange, err error) (Answer, error) {
 	var problem *stripego.Error
 	message := ""
 	if errors.As(err, &problem) {
-		said.Code, said.kind, said.param = word(string(problem.Code)), word(string(problem.Type)), word(problem.Param)
+		said.Code, said.kind, said.param = safeName(string(problem.Code)), safeName(string(problem.Type)), safeName(problem.Param)
 		message = strings.ToLower(problem.Msg)
 	}
 	if x.status == http.StatusBadRequest && (strings.Contains(message, duplicateText) || said.Code == "duplicate_meter_event") {
@@ -109,11 +113,13 @@ func judge(x *exchange, err error) (Answer, error) {
 		said.Permission = permissionPattern.FindString(message)
 	}
 	if x.status == 0 {
-		said.cause = unanswered(err)
+		said.cause = withoutURL(err)
 	}
 	return said.Answer, said.verdict(message)
 }
 
+// verdict returns the error for a response that is not a success. message is Stripe's error message in lower case.
+// Errors with CodeProviderDown are retried; errors with CodeProviderRefuse need a change by an operator.
 func (a *answered) verdict(message string) error {
 	down := func(format string, args ...any) error {
 		return metering.Errorf(metering.CodeProviderDown, format, args...).Because(a)
@@ -150,27 +156,27 @@ func (a *answered) verdict(message string) error {
 	case a.kind == string(stripego.ErrorTypeIdempotency):
 		return refuse("Stripe already received another request with this idempotency key")
 	case a.Status == http.StatusBadRequest && a.fraction:
-		return refuse("Stripe refused a value with decimals: %s. If the account accepts whole units only, set the meter's usage_scale to 0; otherwise see the request log at Stripe", a.words())
+		return refuse("Stripe refused a value with decimals: %s. If the account accepts whole units only, set the meter's usage_scale to 0; otherwise see the request log at Stripe", a.statusAndCode())
 	default:
-		return refuse("Stripe refused the request: %s. Its request log shows the reason", a.words())
+		return refuse("Stripe refused the request: %s. Its request log shows the reason", a.statusAndCode())
 	}
 }
 
-// words returns the status and, if there is one, the error code.
-func (a *answered) words() string {
+// statusAndCode returns the status and, if there is one, the error code.
+func (a *answered) statusAndCode() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code))
 }
 
-// inParentheses returns a space and the word in parentheses, or "" for an empty word.
-func inParentheses(word string) string {
-	if word == "" {
+// inParentheses returns a space and the text in parentheses, or "" for an empty text.
+func inParentheses(text string) string {
+	if text == "" {
 		return ""
 	}
-	return " (" + word + ")"
+	return " (" + text + ")"
 }
 
-// unanswered removes the URL from an error of net/http, because the URL contains the customer's id.
-func unanswered(err error) error {
+// withoutURL removes the URL from an error of net/http, because the URL contains the customer's id.
+func withoutURL(err error) error {
 	var call *url.Error
 	if errors.As(err, &call) {
 		return call.Err

@@ -21,8 +21,8 @@ const (
 // KeepsEvents returns how long Stripe lists an event.
 func (Provider) KeepsEvents() time.Duration { return keepsEvents }
 
-// ListEvents returns a page of events of the types that Stripe sends. If Stripe no longer has the last
-// event of the previous page, the page is empty, because Stripe has no older events either.
+// ListEvents returns a page of events of the types in Signals, newest first. If Stripe no longer has the last event of
+// the previous page, the page is empty, because Stripe has no older events either.
 func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q providers.EventQuestion) (page providers.EventPage, err error) {
 	of := query("limit", strconv.Itoa(eventsAtOnce), "created[gte]", strconv.FormatInt(q.Since.Unix(), 10))
 	for n, kind := range p.Signals().Types {
@@ -54,7 +54,7 @@ func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q pro
 		if err != nil {
 			continue // the event cannot be decoded; Verify rejects it too if Stripe delivers it
 		}
-		if event, ours := read.about(c); ours {
+		if event, ours := read.providerEvent(c); ours {
 			page.Events = append(page.Events, event)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// asAccount holds the credentials of the fake's account.
 var asAccount = providers.Credentials{Account: "acct_1", Secret: key}
 
 // post sends a POST request to the fake, and requires success.

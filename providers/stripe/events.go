@@ -86,6 +86,7 @@ func signedAt(header string) (at time.Time, ok bool) {
 	return at, ok
 }
 
+// parseEvent decodes an event. It decodes the event's object only for the event types above.
 func parseEvent(payload []byte) (Event, error) {
 	var in struct {
 		ID       string `json:"id"`
@@ -143,12 +144,13 @@ func (Provider) Verify(c providers.Credentials, n providers.Notice) (event meter
 	if err != nil {
 		return event, false, err
 	}
-	event, ours = e.about(c)
+	event, ours = e.providerEvent(c)
 	return event, ours, nil
 }
 
-// about returns the ids with which to read the event's object. ours has the same meaning as for Verify.
-func (e Event) about(c providers.Credentials) (event metering.ProviderEvent, ours bool) {
+// providerEvent returns the event with the ids of its object and customer, but without the object, which the caller
+// reads from Stripe. ours has the same meaning as for Verify.
+func (e Event) providerEvent(c providers.Credentials) (event metering.ProviderEvent, ours bool) {
 	event = metering.ProviderEvent{EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {
 	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):

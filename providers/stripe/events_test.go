@@ -32,6 +32,7 @@ func TestSubscriptionEventIsReadAlikeInEveryAPIVersion(t *testing.T) {
 	}
 }
 
+// signed returns the signature header of a payload that was signed at noon.
 func signed(payload string) string { return stripetest.Sign([]byte(payload), webhookSecret, noon) }
 
 func TestOnlyRecentlySignedEventIsAccepted(t *testing.T) {
@@ -79,7 +80,7 @@ func TestReplayedEventWithAddedTimestampIsRefused(t *testing.T) {
 	}
 }
 
-func TestASignedBodyThatIsNoEventIsInvalid(t *testing.T) {
+func TestSignedBodyThatIsNotEventIsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []string{
 		``, `[]`, `{}`, `{"id":"evt_1"}`, `{"id":1,"type":"invoice.created"}`,
@@ -108,6 +109,8 @@ func TestExpandedObjectsAreReadAsTheirIDs(t *testing.T) {
 	require.Equal(t, []stripe.InvoiceLine{{ID: "il_1", PriceID: "price_1", Amount: event.Invoice.Lines[0].Amount, Proration: true}}, event.Invoice.Lines)
 }
 
+// FuzzAnEventIsReadOrRefused checks that VerifyEvent refuses any payload with a wrong signature. For a payload with a
+// valid signature, it returns an event with an id and a type, or CodeInvalid.
 func FuzzAnEventIsReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"id":"evt_1","type":"invoice.created","data":{"object":{"id":"in_1","total":1}}}`), "t=1,v1=ab")
 	f.Add([]byte(`{"id":"evt_1","type":"customer.subscription.updated","data":{"object":{"id":"sub_1","items":{"data":[{"price":null}]}}}}`), "t=,t=")

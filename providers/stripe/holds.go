@@ -18,9 +18,9 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// scheduling is the first API version in which a draft's finalization can be scheduled:
+// schedulingVersion is the first API version in which a draft's finalization can be scheduled:
 // https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
-const scheduling = "2024-10-28.acacia"
+const schedulingVersion = "2024-10-28.acacia"
 
 // Actions on draft invoices.
 const (
@@ -50,6 +50,7 @@ func (Provider) FrameRelease(invoice string) (billing.Framed, error) {
 	return frameAction(invoiceAction{Action: releaseInvoice, InvoiceID: invoice})
 }
 
+// frameAction encodes the call of a report that holds or releases an invoice.
 func frameAction(a invoiceAction) (billing.Framed, error) {
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -64,26 +65,27 @@ func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s pro
 	if err := json.Unmarshal(s.Body, &a); err != nil {
 		return providers.Outcome{Err: fmt.Errorf("read call: %w", err)}
 	}
-	answer, err := p.client.act(ctx, c.Secret, a, fmt.Sprintf("%s.%d", s.ReportID, s.Revision))
+	answer, err := p.client.performAction(ctx, c.Secret, a, fmt.Sprintf("%s.%d", s.ReportID, s.Revision))
 	if err == nil {
 		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
 	}
 	return providers.Outcome{Err: advised(err), NewKey: answer.Replayed && answer.Status >= http.StatusInternalServerError}
 }
 
-func (c *Client) act(ctx context.Context, key string, a invoiceAction, idempotencyKey string) (Answer, error) {
+// performAction schedules the finalization of a draft, or finalizes a draft or a standalone invoice.
+func (c *Client) performAction(ctx context.Context, key string, a invoiceAction, idempotencyKey string) (Answer, error) {
 	if a.Own != nil {
 		return c.finalizeOwn(ctx, key, *a.Own, idempotencyKey)
 	}
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	path, version, values := stripego.FormatURLPath("/v1/invoices/%s/finalize", a.InvoiceID), "", &form.Values{}
 	if a.Action == holdInvoice {
-		path, version = stripego.FormatURLPath("/v1/invoices/%s", a.InvoiceID), scheduling
+		path, version = stripego.FormatURLPath("/v1/invoices/%s", a.InvoiceID), schedulingVersion
 		values.Add("automatically_finalizes_at", strconv.FormatInt(a.Until.Unix(), 10))
 	}
 	var body raw
 	err := c.backend.CallRaw(http.MethodPost, path, key, values,
-		&stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey, Headers: in(version)}, &body)
+		&stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey, Headers: versionHeader(version)}, &body)
 	return judge(x, err)
 }
 
@@ -96,7 +98,7 @@ func (p Provider) findAction(ctx context.Context, c providers.Credentials, s pro
 	if a.Own != nil {
 		return p.findOwnFinal(ctx, c, *a.Own)
 	}
-	in, err := p.client.draft(ctx, c.Secret, a.InvoiceID)
+	in, err := p.client.readDraft(ctx, c.Secret, a.InvoiceID)
 	if err != nil {
 		return providers.Found{}, advised(err)
 	}
@@ -136,8 +138,9 @@ func (d draft) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (c *Client) draft(ctx context.Context, key, id string) (in draft, err error) {
-	if err := c.readAs(ctx, key, scheduling, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
+// readDraft returns an invoice with all of its lines. The invoice may already be final.
+func (c *Client) readDraft(ctx context.Context, key, id string) (in draft, err error) {
+	if err := c.readAs(ctx, key, schedulingVersion, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
 		return in, fmt.Errorf("get draft: %w", err)
 	}
 	if in.Lines.HasMore {
@@ -151,7 +154,7 @@ func (c *Client) draft(ctx context.Context, key, id string) (in draft, err error
 
 // Draft reads an invoice that may not be final yet.
 func (p Provider) Draft(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion) (billing.Draft, error) {
-	read, err := p.client.draft(ctx, c.Secret, q.ID)
+	read, err := p.client.readDraft(ctx, c.Secret, q.ID)
 	if AnswerOf(err).Code == "resource_missing" {
 		return billing.Draft{Gone: true}, nil
 	}
@@ -177,13 +180,14 @@ func (p Provider) Draft(ctx context.Context, c providers.Credentials, q provider
 	return out, nil
 }
 
-// maxUnitDecimals: https://docs.stripe.com/api/prices/object#price_object-unit_amount_decimal
+// maxUnitDecimals is the maximum number of decimals of a price's unit amount:
+// https://docs.stripe.com/api/prices/object#price_object-unit_amount_decimal
 const maxUnitDecimals = 12
 
 // unitPrice returns the price of a unit, in the currency, if all units have the same price. Otherwise it
 // returns nil.
 func (p price) unitPrice(currency string) *metering.Decimal {
-	if p.UnitAmount == nil || p.BillingScheme != "per_unit" || !p.whole() {
+	if p.UnitAmount == nil || p.BillingScheme != "per_unit" || !p.isPerSingleUnit() {
 		return nil
 	}
 	smallest, err := metering.ParseRounded(*p.UnitAmount, maxUnitDecimals)
@@ -194,5 +198,5 @@ func (p price) unitPrice(currency string) *metering.Decimal {
 	return &each
 }
 
-// whole reports whether the price applies to single units, without a transformation of the quantity.
-func (p price) whole() bool { return len(p.Transform) == 0 || string(p.Transform) == "null" }
+// isPerSingleUnit reports whether the price applies to single units, without a transformation of the quantity.
+func (p price) isPerSingleUnit() bool { return len(p.Transform) == 0 || string(p.Transform) == "null" }

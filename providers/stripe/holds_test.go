@@ -24,6 +24,7 @@ type drafted struct {
 	invoice     string
 }
 
+// newDrafted returns the draft of March's invoice, which the fake has just created.
 func newDrafted(t *testing.T, version string) drafted {
 	t.Helper()
 	b := setupVersion(t, version)
@@ -31,6 +32,7 @@ func newDrafted(t *testing.T, version string) drafted {
 	return drafted{t, b, stripe.NewProvider(b.client), providers.Credentials{Secret: key}, b.fake.State().Accounts[0].Invoices[0].ID}
 }
 
+// draft reads the draft.
 func (d drafted) draft() billing.Draft {
 	d.Helper()
 	draft, err := d.Draft(d.Context(), d.credentials, providers.InvoiceQuestion{ID: d.invoice})
@@ -38,7 +40,7 @@ func (d drafted) draft() billing.Draft {
 	return draft
 }
 
-// act sends a framed action as a new report.
+// act sends a framed hold or release once, as a new report.
 func (d drafted) act(framed billing.Framed, err error) (providers.Sending, providers.Outcome) {
 	d.Helper()
 	require.NoError(d, err)
@@ -46,6 +48,7 @@ func (d drafted) act(framed billing.Framed, err error) (providers.Sending, provi
 	return s, d.Send(d.Context(), d.credentials, s)
 }
 
+// found returns the state in which Find finds a sent hold or release.
 func (d drafted) found(s providers.Sending) billing.State {
 	d.Helper()
 	found, err := d.Find(d.Context(), d.credentials, s, providers.Place{}, metering.Decimal{})
@@ -53,7 +56,7 @@ func (d drafted) found(s providers.Sending) billing.State {
 	return found.State
 }
 
-func TestADraftIsHeldUntilItsDeadline(t *testing.T) {
+func TestHeldDraftIsFinalizedAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "")
 	before := d.draft()
@@ -76,7 +79,7 @@ func TestADraftIsHeldUntilItsDeadline(t *testing.T) {
 	require.Equal(t, deadline, d.draft().FinalizedAt, "Stripe lets it go")
 }
 
-func TestADraftIsReleased(t *testing.T) {
+func TestReleaseFinalizesDraft(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "")
 	s, outcome := d.act(d.FrameRelease(d.invoice))
@@ -127,7 +130,7 @@ func TestDraftIsUnchangedAfterJSONRoundTrip(t *testing.T) {
 	require.Equal(t, before.Settings, kept.Settings)
 }
 
-func TestADraftOfADeletedInvoiceIsGone(t *testing.T) {
+func TestDraftOfUnknownInvoiceIsGone(t *testing.T) {
 	t.Parallel()
 	d := newDrafted(t, "")
 	draft, err := d.Draft(t.Context(), d.credentials, providers.InvoiceQuestion{ID: "in_unknown"})

@@ -29,7 +29,7 @@ func lateUsage(version int, cents metering.Decimal) stripe.Report {
 	}
 }
 
-func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
+func TestLateUsageIsBilledOnNextInvoice(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, "")
@@ -134,9 +134,9 @@ func TestInvalidInvoiceItemIsRefusedBeforeSending(t *testing.T) {
 	}
 }
 
-// TestTheLongestNameOfAMeterFitsOnAnInvoice checks that Stripe accepts the longest name of a meter. Both
+// TestLongestMeterNameFitsOnInvoice checks that Stripe accepts the longest name of a meter. Both
 // limits count characters, not bytes.
-func TestTheLongestNameOfAMeterFitsOnAnInvoice(t *testing.T) {
+func TestLongestMeterNameFitsOnInvoice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	meter := metering.Meter{Slug: "calls", EventType: "call", Name: strings.Repeat("😀", 255), Version: metering.MeterVersion{Aggregation: metering.Sum}}
@@ -175,7 +175,7 @@ func TestPropertyEachAmountIsBilledOnceDespiteFailures(t *testing.T) {
 		var want metering.Decimal
 		for version := range rapid.IntRange(1, 5).Draw(t, "amounts") {
 			cents := whole(rapid.SampledFrom([]int64{-4000, -1, 1, 7, 7, 1250}).Draw(t, "cents"))
-			l.bill(lateUsage(version, cents))
+			l.sendCharge(lateUsage(version, cents))
 			want = want.Add(cents)
 		}
 		b.fake.Advance(april.Sub(b.fake.Now()) + time.Hour)
@@ -183,9 +183,9 @@ func TestPropertyEachAmountIsBilledOnceDespiteFailures(t *testing.T) {
 	})
 }
 
-// bill sends a report until it is known to be accepted. If Stripe repeats a saved error or may have
-// forgotten the idempotency key, bill looks up the invoice item before it sends again.
-func (l *ledger) bill(r stripe.Report) {
+// sendCharge sends a report until it is known to be accepted. If Stripe repeats a saved error or may have
+// forgotten the idempotency key, sendCharge looks up the invoice item before it sends again.
+func (l *ledger) sendCharge(r stripe.Report) {
 	first := l.fake.Now()
 	for n := range attempts {
 		answer, err := l.send(r, n)
@@ -198,7 +198,7 @@ func (l *ledger) bill(r stripe.Report) {
 		if !stuck && l.fake.Now().Sub(first) < 24*time.Hour {
 			continue
 		}
-		if l.billed(r, first) {
+		if l.hasInvoiceItem(r, first) {
 			return
 		}
 		if stuck {
@@ -208,7 +208,8 @@ func (l *ledger) bill(r stripe.Report) {
 	l.t.Fatal("never settled")
 }
 
-func (l *ledger) billed(r stripe.Report, since time.Time) bool {
+// hasInvoiceItem reports whether Stripe has the invoice item of a report.
+func (l *ledger) hasInvoiceItem(r stripe.Report, since time.Time) bool {
 	l.fake.Behave(stripetest.Behaviour{})
 	found, err := l.client.InvoiceItem(context.Background(), key, r.Customer, r.Identifier, since)
 	require.NoError(l.t, err)

@@ -18,7 +18,7 @@ const renewal = "subscription_cycle"
 
 // Invoice returns an invoice, with the meter that each of its lines bills.
 func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion) (metering.Invoice, error) {
-	read, err := p.client.invoice(ctx, c.Secret, q.ID)
+	read, err := p.client.readInvoice(ctx, c.Secret, q.ID)
 	if err != nil {
 		return metering.Invoice{}, advised(err)
 	}
@@ -47,9 +47,9 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 	return lines, billed.addMeters(ctx, lines)
 }
 
-// endsPeriod reports whether an invoice is the last one of a subscription's period. This is a renewal, or the
-// latest invoice of a canceled subscription, because no renewal follows. A standalone invoice is the only
-// invoice of its period, and is treated as the last one when it is final.
+// endsPeriod reports whether an invoice is the last one of its billing period. The last invoice of a subscription's
+// period is a renewal or, for a canceled subscription, the subscription's latest invoice, because no renewal follows. A
+// standalone invoice is the only invoice of its period, and counts as the last one when it is final.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
 	switch {
 	case billing.IsOwnInvoice(in.SubscriptionID):
@@ -67,6 +67,7 @@ func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, 
 	return s.Status == "canceled" && string(s.Latest) == in.ID, nil
 }
 
+// line converts the line, without the meter that it bills.
 func (l InvoiceLine) line() metering.InvoiceLine {
 	line := metering.InvoiceLine{
 		ID: l.ID, Item: l.ItemID, Price: l.PriceID, Proration: l.Proration, Quantity: l.Quantity, Amount: l.Amount,
@@ -117,6 +118,7 @@ func (u *usageLines) addMeters(ctx context.Context, lines []metering.InvoiceLine
 	return nil
 }
 
+// byItem returns the meter with a destination at the subscription item, or 0.
 func (u *usageLines) byItem(_ context.Context, of Item) (metering.MeterID, error) {
 	for _, d := range u.question.Destinations {
 		item := d.Address[itemKey]
@@ -130,6 +132,8 @@ func (u *usageLines) byItem(_ context.Context, of Item) (metering.MeterID, error
 	return 0, nil
 }
 
+// byPrice returns the meter that Match assigns to the item's metered price. It returns 0 if no meter or several meters
+// match.
 func (u *usageLines) byPrice(ctx context.Context, of Item) (found metering.MeterID, err error) {
 	if of.UsageType != metered {
 		return 0, nil
@@ -143,13 +147,14 @@ func (u *usageLines) byPrice(ctx context.Context, of Item) (found metering.Meter
 			continue
 		}
 		if found != 0 {
-			return 0, nil // ambiguous: neither meter's usage goes there
+			return 0, nil // several meters match the price, so none is chosen
 		}
 		found = meter.ID
 	}
 	return found, nil
 }
 
+// byMeter returns the meter with a destination at the item's Stripe meter, or 0.
 func (u *usageLines) byMeter(_ context.Context, of Item) (metering.MeterID, error) {
 	for _, d := range u.question.Destinations {
 		if of.MeterID != "" && d.Target == of.MeterID {

@@ -39,13 +39,14 @@ func (b bundle) destinations(t *testing.T, meters []metering.Meter, mapping map[
 	return side.Destinations
 }
 
-// final advances the clock until March's invoice is final.
-func (b bundle) final() {
+// advanceToFinal advances the clock until March's invoice is final.
+func (b bundle) advanceToFinal() {
 	b.fake.Advance(april.Add(2 * time.Hour).Sub(b.fake.Now()))
 }
 
-// billed returns the newest invoice, and its lines of known meters.
-func (b bundle) billed(t *testing.T, q providers.InvoiceQuestion) (in metering.Invoice, lines []string) {
+// newestInvoice returns the newest invoice as the provider reads it. lines holds the meter, quantity and amount of each
+// line with a known meter.
+func (b bundle) newestInvoice(t *testing.T, q providers.InvoiceQuestion) (in metering.Invoice, lines []string) {
 	t.Helper()
 	invoices := b.fake.State().Accounts[0].Invoices
 	q.ID = invoices[len(invoices)-1].ID
@@ -69,7 +70,7 @@ func TestInvoiceLineIsAssignedToMeterThatItBills(t *testing.T) {
 	}
 	mapping := map[string]string{"disk": "price_legacy", "calls": "price_delta", "talk": "price_window", "people": "price_last"}
 	today := b.destinations(t, renamed, mapping)
-	b.final()
+	b.advanceToFinal()
 	reported := []billing.Destination{
 		{MeterID: storage, Target: "si_legacy_cus_1", Method: stripe.UsageRecord}, {MeterID: apiCalls, Target: "mtr_delta", Method: stripe.MeterDelta},
 		{MeterID: minutes, Target: "mtr_window", Method: stripe.MeterWindow}, {MeterID: seats, Target: "mtr_last", Method: stripe.MeterLast},
@@ -87,11 +88,11 @@ func TestInvoiceLineIsAssignedToMeterThatItBills(t *testing.T) {
 		"two meters' price":                {providers.InvoiceQuestion{Meters: renamed, Mapping: map[string]string{"disk": "price_legacy", "talk": "price_legacy"}}, nil},
 		"its item, whatever is mapped now": {providers.InvoiceQuestion{Meters: renamed, Mapping: map[string]string{"talk": "price_legacy"}, Destinations: today}, all},
 	} {
-		in, lines := b.billed(t, c.question)
+		in, lines := b.newestInvoice(t, c.question)
 		require.Equal(t, c.want, lines, name)
 		require.Len(t, in.Lines, 5, name)
 	}
-	in, _ := b.billed(t, providers.InvoiceQuestion{Meters: fourMeters, Destinations: today})
+	in, _ := b.newestInvoice(t, providers.InvoiceQuestion{Meters: fourMeters, Destinations: today})
 	line := in.Lines[0]
 	require.NotEmpty(t, line.ID)
 	line.ID, line.Quantity, line.Amount = "", metering.Decimal{}, metering.Decimal{}
@@ -120,10 +121,10 @@ func TestLineOfRemovedItemIsAssignedToItsMeter(t *testing.T) {
 	b.fake.Advance(time.Hour)
 	_, err = at.call(http.MethodDelete, "/v1/subscription_items/si_removed")
 	require.NoError(t, err)
-	b.final()
-	_, lines := b.billed(t, providers.InvoiceQuestion{Meters: fourMeters})
+	b.advanceToFinal()
+	_, lines := b.newestInvoice(t, providers.InvoiceQuestion{Meters: fourMeters})
 	require.Equal(t, []string{"1 0 0", "2 12 0.36"}, lines)
-	_, lines = b.billed(t, providers.InvoiceQuestion{Meters: renamed, Destinations: []billing.Destination{{MeterID: apiCalls, Target: "mtr_delta", Method: stripe.MeterDelta}}})
+	_, lines = b.newestInvoice(t, providers.InvoiceQuestion{Meters: renamed, Destinations: []billing.Destination{{MeterID: apiCalls, Target: "mtr_delta", Method: stripe.MeterDelta}}})
 	require.Equal(t, []string{"2 12 0.36"}, lines)
 }
 
@@ -144,8 +145,8 @@ func TestOnlyOneOfTwoPricesOnStripeMeterIsAssigned(t *testing.T) {
 	r.Customer = "cus_2"
 	_, err := b.client.Send(t.Context(), key, r)
 	require.NoError(t, err)
-	b.final()
-	_, lines := b.billed(t, providers.InvoiceQuestion{Meters: fourMeters, Destinations: []billing.Destination{{MeterID: apiCalls, Target: "mtr_delta", Method: stripe.MeterDelta}}})
+	b.advanceToFinal()
+	_, lines := b.newestInvoice(t, providers.InvoiceQuestion{Meters: fourMeters, Destinations: []billing.Destination{{MeterID: apiCalls, Target: "mtr_delta", Method: stripe.MeterDelta}}})
 	require.Equal(t, []string{"2 12 0.36"}, lines)
 }
 
@@ -165,8 +166,8 @@ func TestEachTierLineIsAssignedToMeter(t *testing.T) {
 	r.Customer, r.ItemID = "cus_2", "si_tiers"
 	_, err := b.client.Send(t.Context(), key, r)
 	require.NoError(t, err)
-	b.final()
-	_, lines := b.billed(t, providers.InvoiceQuestion{Meters: renamed})
+	b.advanceToFinal()
+	_, lines := b.newestInvoice(t, providers.InvoiceQuestion{Meters: renamed})
 	require.Equal(t, []string{"1 0 1", "1 10 0.5", "1 15 0.3"}, lines)
 }
 
@@ -230,7 +231,7 @@ func TestImmediateCancellationInvoiceIsReadAsRenewal(t *testing.T) {
 			_, err := at.call(c.method, c.path, c.form...)
 			require.NoError(t, err)
 			for _, status := range []string{"draft", "open"} {
-				in, _ := b.billed(t, providers.InvoiceQuestion{Meters: fourMeters})
+				in, _ := b.newestInvoice(t, providers.InvoiceQuestion{Meters: fourMeters})
 				require.Equal(t, status, in.Status)
 				require.Equal(t, c.last, in.Renewal)
 				b.fake.Advance(2 * time.Hour)

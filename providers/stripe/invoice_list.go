@@ -13,10 +13,11 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// ListInvoices returns the invoices of a customer's subscriptions, and the standalone invoices. It reads
-// canceled subscriptions first, because canceling a subscription at once creates its last invoice in the
-// same call, or none (https://docs.stripe.com/api/subscriptions/cancel). A subscription canceled at its
-// period's end gets a renewal invoice.
+// ListInvoices returns the ids of the invoices of a customer's subscriptions and of the standalone invoices. It also
+// returns the subscriptions that were canceled within a period. It reads the subscriptions before the invoices: Stripe
+// creates the last invoice of such a subscription during the cancellation, or never
+// (https://docs.stripe.com/api/subscriptions/cancel), so the later list includes this invoice. A subscription that was
+// canceled at the end of its period gets a renewal invoice, and is not returned.
 func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q providers.InvoiceListQuestion) (listed providers.ListedInvoices, err error) {
 	subscriptions, err := list[subscription](ctx, p.client, c.Secret, "/v1/subscriptions", query("customer", q.Customer, "status", "canceled"))
 	if err != nil {
@@ -51,8 +52,9 @@ func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q p
 	return listed, nil
 }
 
-// lastPeriod returns the last period of the subscription, up to its end. cut is true if the subscription
-// ended within the period and one of its items is or was a destination.
+// lastPeriod returns the last period of the subscription, until the time at which the subscription ended. cut reports
+// whether the subscription ended within the period and one of its items is or was a destination of usage. If cut is
+// false, the returned period is empty.
 func (s subscription) lastPeriod(of []billing.Destination) (last metering.Range, cut bool) {
 	for n, i := range s.items() {
 		goes := func(d billing.Destination) bool {
@@ -67,6 +69,7 @@ func (s subscription) lastPeriod(of []billing.Destination) (last metering.Range,
 	return last, false
 }
 
+// earlier returns the earlier of two times.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

@@ -45,14 +45,15 @@ type InvoiceLine struct {
 
 // Invoice returns an invoice with all of its lines.
 func (c *Client) Invoice(ctx context.Context, key, id string) (Invoice, error) {
-	in, err := c.invoice(ctx, key, id)
+	in, err := c.readInvoice(ctx, key, id)
 	if err != nil {
 		return Invoice{}, err
 	}
 	return in.invoice(), nil
 }
 
-func (c *Client) invoice(ctx context.Context, key, id string) (in invoice, err error) {
+// readInvoice returns an invoice as the API encodes it, with all of its lines.
+func (c *Client) readInvoice(ctx context.Context, key, id string) (in invoice, err error) {
 	if err := c.read(ctx, key, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
 		return in, fmt.Errorf("get invoice: %w", err)
 	}
@@ -127,17 +128,19 @@ func (in invoice) id() string { return in.ID }
 // subscription returns the id of the invoice's subscription, or that of billing.OwnInvoiceOf for a standalone
 // invoice that Odometer has created for a period.
 func (in invoice) subscription() string {
-	if _, ours := in.ours(); ours {
+	if _, ours := in.standalonePeriod(); ours {
 		schedule, _ := strconv.Atoi(in.Metadata[ownScheduleKey]) // 0 on error: the field is missing
 		return billing.OwnInvoiceOf(schedule)
 	}
 	return in.subscriptionAtStripe()
 }
 
+// subscriptionAtStripe returns the id of the invoice's subscription; "" for a standalone invoice.
 func (in invoice) subscriptionAtStripe() string {
-	return first(in.Subscription, in.Parent.Details.Subscription)
+	return firstNonEmpty(in.Subscription, in.Parent.Details.Subscription)
 }
 
+// invoice converts the invoice of the API. A standalone invoice gets the period that it bills from its metadata.
 func (in invoice) invoice() Invoice {
 	currency := strings.ToUpper(in.Currency)
 	out := Invoice{
@@ -147,12 +150,12 @@ func (in invoice) invoice() Invoice {
 		PeriodStart: instant(in.PeriodStart), PeriodEnd: instant(in.PeriodEnd),
 		CreatedAt: instant(in.Created), FinalizedAt: instant(in.Transitions.FinalizedAt),
 	}
-	if period, ours := in.ours(); ours {
+	if period, ours := in.standalonePeriod(); ours {
 		out.PeriodStart, out.PeriodEnd = period.Start, period.End
 	}
 	for _, l := range in.Lines.Data {
 		line := InvoiceLine{
-			ID: l.ID, ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(reference(l.Price.ID), l.Pricing.Details.Price),
+			ID: l.ID, ItemID: firstNonEmpty(l.Item, l.Parent.Details.Item), PriceID: firstNonEmpty(reference(l.Price.ID), l.Pricing.Details.Price),
 			Identifier: l.Metadata[reportKey], Amount: Amount(l.Amount, currency),
 			PeriodStart: instant(l.Period.Start), PeriodEnd: instant(l.Period.End),
 			Proration: l.Proration || l.Parent.Details.Proration,
@@ -172,15 +175,16 @@ func (in invoice) void() bool {
 	return in.Status == "void" || !credited.IsZero() && credited.Cmp(in.Total) >= 0
 }
 
-func first(a, b reference) string {
+// firstNonEmpty returns the first reference that is not empty.
+func firstNonEmpty(a, b reference) string {
 	if a != "" {
 		return string(a)
 	}
 	return string(b)
 }
 
-// units lists the currencies with a smallest unit at Stripe other than a hundredth. Stripe's list differs
-// from ISO 4217: https://docs.stripe.com/currencies#minor-units
+// units maps currencies to their smallest unit at Stripe, if it is not a hundredth of the currency. Stripe's list
+// differs from ISO 4217: https://docs.stripe.com/currencies#minor-units
 var units = map[string]unit{
 	"BIF": one, "CLP": one, "DJF": one, "GNF": one, "JPY": one, "KMF": one, "KRW": one, "MGA": one,
 	"PYG": one, "RWF": one, "VND": one, "VUV": one, "XAF": one, "XOF": one, "XPF": one,
@@ -197,6 +201,7 @@ var (
 	thousandth = unit{metering.MustDecimal("0.001"), metering.Whole(1000)}
 )
 
+// unitOf returns the smallest unit of a currency.
 func unitOf(currency string) unit {
 	if u, ok := units[currency]; ok {
 		return u

@@ -59,7 +59,7 @@ func invoice(t *testing.T, b bundle, version, id string) stripe.Invoice {
 	return read
 }
 
-func TestAllLinesOfALongInvoiceAreRead(t *testing.T) {
+func TestAllLinesOfLongInvoiceAreRead(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, version)
@@ -76,7 +76,7 @@ func TestAllLinesOfALongInvoiceAreRead(t *testing.T) {
 	}
 }
 
-func TestAnUnknownInvoiceIsRefused(t *testing.T) {
+func TestUnknownInvoiceReturnsProviderRefused(t *testing.T) {
 	t.Parallel()
 	_, err := setup(t).client.Invoice(t.Context(), key, "in_unknown")
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))

@@ -98,7 +98,7 @@ func (c *Client) items(ctx context.Context, key, customerID string) (items []Ite
 			return nil, nil, fmt.Errorf("list subscription items: %w", err)
 		}
 	}
-	subscriptions, err := c.billed(ctx, key, all)
+	subscriptions, err := c.billedSubscriptions(ctx, key, all)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,6 +113,7 @@ func (c *Client) items(ctx context.Context, key, customerID string) (items []Ite
 	return items, all, nil
 }
 
+// subscription is a subscription in the API.
 type subscription struct {
 	ID                string     `json:"id"`
 	Status            string     `json:"status"`
@@ -148,7 +149,8 @@ type subscriptionItem struct {
 
 func (i subscriptionItem) id() string { return i.ID }
 
-// price is a price in the API. Only its id is set if Stripe does not expand it.
+// price is the price in an item or an invoice line of the API, without its tiers. If Stripe does not expand the price,
+// only its id is set. The type shownPrice has the tiers.
 type price struct {
 	ID            string            `json:"id"`
 	Currency      string            `json:"currency"`
@@ -179,7 +181,7 @@ func (p price) item() Item {
 	}
 }
 
-// thresholds reports whether billing thresholds are set.
+// thresholds is true if billing thresholds are set. The API encodes them as an object or as null.
 type thresholds bool
 
 func (t *thresholds) UnmarshalJSON(text []byte) error {
@@ -187,6 +189,7 @@ func (t *thresholds) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// items converts the items of the subscription, without the fields of their meters.
 func (s subscription) items() []Item {
 	var items []Item
 	for _, i := range s.Items.Data {
@@ -207,6 +210,7 @@ func (s subscription) items() []Item {
 	return items
 }
 
+// meter is a Stripe meter in the API.
 type meter struct {
 	EventName       string            `json:"event_name"`
 	EventTimeWindow string            `json:"event_time_window"`
@@ -230,8 +234,8 @@ type objectKey struct {
 	id      string
 }
 
-// addMeter sets the item's meter fields. It caches only active meters, because the status is the only one of
-// these fields that can change.
+// addMeter reads the item's Stripe meter and sets the item's meter fields. It caches only active meters, because the
+// status is the only one of these fields that can change.
 func (c *Client) addMeter(ctx context.Context, key string, i *Item) error {
 	if i.MeterID == "" {
 		return nil

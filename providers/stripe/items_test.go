@@ -137,7 +137,7 @@ func TestEndedSubscriptionGetsUsageUntilLastInvoiceIsFinal(t *testing.T) {
 	}
 }
 
-func TestACustomerThatStripeDoesNotKnowIsRefused(t *testing.T) {
+func TestItemsOfUnknownCustomerReturnError(t *testing.T) {
 	t.Parallel()
 	_, err := setup(t).client.Items(t.Context(), key, "cus_unknown")
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
@@ -146,7 +146,7 @@ func TestACustomerThatStripeDoesNotKnowIsRefused(t *testing.T) {
 	requireSafe(t, err)
 }
 
-func TestAMeterIsReadOncePerAccount(t *testing.T) {
+func TestStripeMeterIsReadOncePerAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(seed("acct_2", "sk_test_other", "cus_1")))

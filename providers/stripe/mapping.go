@@ -22,18 +22,20 @@ func Match(items []Item, slug string, mapping map[string]string) (Item, string) 
 		return Item{}, "the customer has no active subscription at Stripe"
 	}
 	if price, ok := mapping[slug]; ok {
-		return only(items, "the price "+price, func(i Item) bool { return i.PriceID == price })
+		return matchOne(items, "the price "+price, func(i Item) bool { return i.PriceID == price })
 	}
 	byLookupKey := func(i Item) bool { return i.LookupKey == slug }
 	if slices.ContainsFunc(items, byLookupKey) {
-		return only(items, "a price with lookup key "+slug, byLookupKey)
+		return matchOne(items, "a price with lookup key "+slug, byLookupKey)
 	}
-	return only(items, fmt.Sprintf("a price with lookup key %[2]s, or a price or Stripe meter with metadata %[1]s=%[2]s", slugKey, slug), func(i Item) bool {
+	return matchOne(items, fmt.Sprintf("a price with lookup key %[2]s, or a price or Stripe meter with metadata %[1]s=%[2]s", slugKey, slug), func(i Item) bool {
 		return i.PriceMetadata[slugKey] == slug || i.MeterMetadata[slugKey] == slug
 	})
 }
 
-func only(items []Item, what string, wanted func(Item) bool) (Item, string) {
+// matchOne returns the only item that wanted accepts. If there is no such item or more than one, matchOne returns a
+// reason that describes the wanted items with description.
+func matchOne(items []Item, description string, wanted func(Item) bool) (Item, string) {
 	var found []Item
 	var ids []string
 	for _, i := range items {
@@ -43,10 +45,10 @@ func only(items []Item, what string, wanted func(Item) bool) (Item, string) {
 	}
 	switch len(found) {
 	case 0:
-		return Item{}, fmt.Sprintf("no subscription item of the customer has %s", what)
+		return Item{}, fmt.Sprintf("no subscription item of the customer has %s", description)
 	case 1:
 		return found[0], ""
 	default:
-		return Item{}, fmt.Sprintf("several subscription items (%s) have %s; set the price of the meter in mapping", strings.Join(ids, ", "), what)
+		return Item{}, fmt.Sprintf("several subscription items (%s) have %s; set the price of the meter in mapping", strings.Join(ids, ", "), description)
 	}
 }

@@ -57,10 +57,10 @@ func ownOf(m billing.Message) *OwnInvoice {
 	return own
 }
 
-// findOwn finds the invoice among the customer's invoices created since the start of its period. id and
-// status are "" if there is none. Stripe lists an accepted invoice immediately.
+// findOwn finds the standalone invoice among the customer's invoices that were created since the start of its period.
+// id and status are "" if the invoice does not exist. Stripe lists an accepted invoice immediately.
 func (c *Client) findOwn(ctx context.Context, key string, own OwnInvoice) (id, status string, err error) {
-	since := seconds(own.Period.Start.Add(-clocks))
+	since := seconds(own.Period.Start.Add(-maxClockSkew))
 	all, err := list[invoice](ctx, c, key, "/v1/invoices", query("customer", own.Customer, "created[gte]", since))
 	if err != nil {
 		return "", "", fmt.Errorf("list invoices: %w", err)
@@ -72,8 +72,8 @@ func (c *Client) findOwn(ctx context.Context, key string, own OwnInvoice) (id, s
 	return all[i].ID, all[i].Status, nil
 }
 
-// draftOwn returns the id of the draft, and creates it if it does not exist. Only finalizeOwn finalizes the
-// draft.
+// draftOwn returns the id of the standalone invoice's draft, and creates the draft if it does not exist. The draft
+// stays one until finalizeOwn finalizes it.
 func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id string, answer Answer, err error) {
 	id, status, err := c.findOwn(ctx, key, own)
 	switch {
@@ -84,7 +84,7 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 	case id != "":
 		return id, Answer{}, nil
 	}
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	params := &stripego.InvoiceParams{
 		Params:                      stripego.Params{Context: ctx, IdempotencyKey: &own.IdempotencyKey},
 		Customer:                    &own.Customer,
@@ -113,8 +113,8 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 	return made.ID, answer, nil
 }
 
-// finalizeOwn finalizes the invoice, and lets Stripe collect its payment. It makes no change if the invoice
-// is already final, because an earlier call has finalized it.
+// finalizeOwn finalizes the standalone invoice, and lets Stripe collect its payment. If an earlier call has already
+// finalized the invoice, finalizeOwn changes nothing and returns no error.
 func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, idempotencyKey string) (Answer, error) {
 	id, status, err := c.findOwn(ctx, key, own)
 	switch {
@@ -125,7 +125,7 @@ func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, id
 	case status != "draft":
 		return Answer{Status: http.StatusOK}, nil
 	}
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	_, err = stripeinvoice.Client{B: c.backend, Key: key}.FinalizeInvoice(id, &stripego.InvoiceFinalizeInvoiceParams{
 		Params: stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey}, AutoAdvance: new(true),
 	})
@@ -146,9 +146,9 @@ func (p Provider) findOwnFinal(ctx context.Context, c providers.Credentials, own
 	return providers.Found{State: billing.Accepted, Answer: "found on the invoice"}, nil
 }
 
-// ours reports whether the invoice is a standalone invoice of a period, and returns that period. Stripe's
-// own period fields hold the time of the calls that created the invoice.
-func (in invoice) ours() (period metering.Range, is bool) {
+// standalonePeriod reports whether the invoice is a standalone invoice of a period, and returns that period from the
+// metadata. Stripe's own period fields hold the time of the calls that created the invoice.
+func (in invoice) standalonePeriod() (period metering.Range, is bool) {
 	start, err1 := time.Parse(time.RFC3339Nano, in.Metadata[ownStartKey])
 	end, err2 := time.Parse(time.RFC3339Nano, in.Metadata[ownEndKey])
 	if in.Metadata[ownKey] == "" || in.subscriptionAtStripe() != "" || err1 != nil || err2 != nil || !start.Before(end) {

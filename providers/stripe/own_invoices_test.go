@@ -35,6 +35,7 @@ func ownEnd() billing.Message {
 	return m
 }
 
+// sending frames a message, and returns the attempt to send it.
 func sending(t *testing.T, m billing.Message, object string) providers.Sending {
 	t.Helper()
 	framed, err := stripe.Provider{}.Frame(m)

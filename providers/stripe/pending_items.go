@@ -40,9 +40,9 @@ type PendingLine struct {
 	IdempotencyKey string
 }
 
-// SetLine sets a line to an amount, and returns the id of its invoice item. If the item already existed,
-// SetLine returns the id even with an error. A call without a response can be repeated: the repeat finds the
-// created item, or sets the same amount.
+// SetLine creates the line's invoice item at Stripe, or updates its amount, and returns the id of the item. If the item
+// already existed, SetLine returns the id even with an error. A call without a response can be repeated: the repeat
+// finds the created item, or sets the same amount.
 func (c *Client) SetLine(ctx context.Context, key string, l PendingLine) (item string, answer Answer, err error) {
 	if err := l.check(); err != nil {
 		return "", Answer{}, err
@@ -62,7 +62,7 @@ func (c *Client) SetLine(ctx context.Context, key string, l PendingLine) (item s
 // findLine returns the id of a line's invoice item, pending or invoiced; "" if there is none. Stripe lists
 // an accepted item immediately.
 func (c *Client) findLine(ctx context.Context, key string, l PendingLine) (string, error) {
-	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", l.Customer, "created[gte]", seconds(l.Since.Add(-clocks))))
+	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", l.Customer, "created[gte]", seconds(l.Since.Add(-maxClockSkew))))
 	if err != nil {
 		return "", fmt.Errorf("list invoice items: %w", err)
 	}
@@ -73,6 +73,8 @@ func (c *Client) findLine(ctx context.Context, key string, l PendingLine) (strin
 	return items[i].ID, nil
 }
 
+// makeLine creates the line's invoice item. For a line of a standalone invoice, it first creates the draft of the
+// invoice if the draft does not exist.
 func (c *Client) makeLine(ctx context.Context, key string, l PendingLine) (string, Answer, error) {
 	params := l.params(ctx, l.IdempotencyKey)
 	params.Customer, params.Currency = &l.Customer, new(strings.ToLower(l.Currency))
@@ -85,7 +87,7 @@ func (c *Client) makeLine(ctx context.Context, key string, l PendingLine) (strin
 		}
 		params.Invoice = &draft
 	}
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	params.Context = ctx
 	made, err := invoiceitem.Client{B: c.backend, Key: key}.New(params)
 	answer, err := judge(x, err)
@@ -95,8 +97,9 @@ func (c *Client) makeLine(ctx context.Context, key string, l PendingLine) (strin
 	return made.ID, answer, nil
 }
 
+// updateLine makes the call that sets the amount of an existing invoice item.
 func (c *Client) updateLine(ctx context.Context, key string, l PendingLine) (Answer, error) {
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	_, err := invoiceitem.Client{B: c.backend, Key: key}.Update(l.ItemID, l.params(ctx, l.IdempotencyKey+".set"))
 	return judge(x, err)
 }
@@ -122,6 +125,7 @@ func (l PendingLine) params(ctx context.Context, idempotencyKey string) *stripeg
 	return params
 }
 
+// check validates the line before a call.
 func (l PendingLine) check() error {
 	switch {
 	case l.IdempotencyKey == "" || l.Identifier == "" || l.Key == "":
@@ -134,7 +138,7 @@ func (l PendingLine) check() error {
 		return metering.Invalid("line.description", "must have 1 to %d characters", maxDescription)
 	case !l.Period.Start.Before(l.Period.End):
 		return metering.Invalid("line.period", "must end after its start")
-	case !whole(l.Amount) || l.Amount.IsNegative():
+	case !isWhole(l.Amount) || l.Amount.IsNegative():
 		return metering.Invalid("line.amount", "must be a whole number of 0 or more")
 	}
 	if _, err := strconv.ParseInt(l.Amount.String(), 10, 64); err != nil {
@@ -150,7 +154,7 @@ type LineState struct {
 	Final      bool   // the line's invoice is no longer a draft
 }
 
-// Line returns the state of a line.
+// Line reads the state of a line from Stripe.
 func (c *Client) Line(ctx context.Context, key string, l PendingLine) (s LineState, err error) {
 	if s.ItemID = l.ItemID; s.ItemID == "" {
 		if s.ItemID, err = c.findLine(ctx, key, l); err != nil || s.ItemID == "" {

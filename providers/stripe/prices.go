@@ -103,6 +103,8 @@ func (p Price) packages(units metering.Decimal) metering.Decimal {
 	return whole
 }
 
+// tier returns the invoice lines of units in a tier: one for the units and, if the tier has a flat amount, one for
+// that.
 func (p Price) tier(t Tier, units metering.Decimal) []billing.PriceLine {
 	lines := []billing.PriceLine{p.line(units, units, t.UnitAmount)}
 	if t.FlatAmount != nil {
@@ -111,6 +113,7 @@ func (p Price) tier(t Tier, units metering.Decimal) []billing.PriceLine {
 	return lines
 }
 
+// line returns the invoice line of units. priced is the quantity that rate multiplies: units or packages.
 func (p Price) line(units, priced, rate metering.Decimal) billing.PriceLine {
 	return billing.PriceLine{Units: units, Priced: priced, Rate: Amount(rate, p.ISO), Amount: Amount(halfUp(priced.Mul(rate)), p.ISO)}
 }
@@ -144,14 +147,14 @@ func (p Price) Terms() (t billing.Terms, same bool) {
 		t.BasePrice, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), Amount(p.Tiers[0].UnitAmount, p.ISO)
 		return t, true
 	case n > 2 || p.Volume || !p.Tiers[0].UnitAmount.IsZero() || !flatOf(p.Tiers[1]).IsZero():
-		return p.tiered(), true
+		return p.tieredTerms(), true
 	}
 	t.BasePrice, t.IncludedUnits, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), *p.Tiers[0].UpTo, Amount(p.Tiers[1].UnitAmount, p.ISO)
 	return t, true
 }
 
-// tiered returns the terms of a price with tiers.
-func (p Price) tiered() billing.Terms {
+// tieredTerms returns the terms of a price with tiers.
+func (p Price) tieredTerms() billing.Terms {
 	t := billing.Terms{Currency: p.ISO, Model: billing.ModelGraduated}
 	if p.Volume {
 		t.Model = billing.ModelVolume
@@ -162,6 +165,7 @@ func (p Price) tiered() billing.Terms {
 	return t
 }
 
+// flatOf returns the flat amount of a tier, or 0.
 func flatOf(t Tier) (flat metering.Decimal) {
 	if t.FlatAmount != nil {
 		flat = *t.FlatAmount
@@ -177,7 +181,7 @@ func (p Price) String() string {
 	return fmt.Sprintf("%s %s for each %d units; an incomplete package counts as none", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy)
 }
 
-// shownPrice is a price in the API.
+// shownPrice is a price of the API with its tiers, as priceOfItem reads it.
 type shownPrice struct {
 	ID         string    `json:"id"`
 	Currency   string    `json:"currency"`
@@ -204,6 +208,7 @@ func (q *quantity) UnmarshalJSON(text []byte) error {
 	return q.Decimal.UnmarshalJSON([]byte(strings.Trim(string(text), `"`)))
 }
 
+// orNone returns the quantity, or 0 if it is missing.
 func (q *quantity) orNone() (d metering.Decimal) {
 	if q != nil {
 		d = q.Decimal
@@ -211,9 +216,9 @@ func (q *quantity) orNone() (d metering.Decimal) {
 	return d
 }
 
-// price returns the price that Stripe charges for the units of an item, or the reason why it is not
-// supported.
-func (c *Client) price(ctx context.Context, key string, i Item) (billing.ProviderPrice, string, error) {
+// priceOfItem reads the price that Stripe charges for the units of an item. If Odometer does not support the price,
+// priceOfItem returns the reason instead. It caches prices, because these fields of a price never change.
+func (c *Client) priceOfItem(ctx context.Context, key string, i Item) (billing.ProviderPrice, string, error) {
 	at := objectKey{sha256.Sum256([]byte(key)), i.PriceID}
 	shown, known := c.prices.Get(at)
 	if !known {
@@ -230,7 +235,7 @@ func (c *Client) price(ctx context.Context, key string, i Item) (billing.Provide
 	return p, "", nil
 }
 
-// priceIn returns the price of an item that is billed in the currency, or the reason why it is not
+// priceIn converts the price of an item that is billed in the currency, or returns the reason why the price is not
 // supported.
 func (s shownPrice) priceIn(currency string) (Price, string) {
 	p, reason := s.price()
@@ -240,12 +245,12 @@ func (s shownPrice) priceIn(currency string) (Price, string) {
 	return p, reason
 }
 
-// price returns the price to store, or the reason why it is not supported.
+// price converts the price of the API to the price to store, or returns the reason why the price is not supported.
 func (s shownPrice) price() (p Price, reason string) {
 	p = Price{Schema: billing.ProviderTermsSchema, Provider: metering.Stripe, PriceID: s.ID, ISO: strings.ToUpper(s.Currency)}
 	switch {
 	case s.Scheme == "tiered":
-		return s.tiered(p)
+		return s.addTiers(p)
 	case s.Scheme != "per_unit":
 		return p, fmt.Sprintf("has the billing scheme %q, which is not supported", s.Scheme)
 	case s.UnitAmount == nil:
@@ -261,7 +266,8 @@ func (s shownPrice) price() (p Price, reason string) {
 	return p, ""
 }
 
-func (s shownPrice) tiered(p Price) (Price, string) {
+// addTiers returns p with the price's tiers, or the reason why the tiers are not supported.
+func (s shownPrice) addTiers(p Price) (Price, string) {
 	switch {
 	case len(s.Tiers) == 0:
 		return p, "does not show its tiers"

@@ -135,6 +135,7 @@ func TestPriceStringDescribesPrice(t *testing.T) {
 	}
 }
 
+// servedBy returns a client of a served fake.
 func servedBy(t *testing.T, fake *stripetest.Fake) *stripe.Client {
 	t.Helper()
 	server := httptest.NewServer(fake)

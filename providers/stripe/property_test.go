@@ -29,15 +29,15 @@ var trouble = []stripetest.Behaviour{
 	{Mode: stripetest.Hang, Done: true},
 }
 
-// ledger does the minimum that a caller must do. It sends a report until the outcome is known, and only
-// then creates the next report.
+// ledger sends reports like the package's real caller, but stores nothing. It sends a report until the outcome is
+// known, and only then creates the next report.
 type ledger struct {
 	bundle
 	t        *rapid.T
 	method   billing.Method
 	decimals int32
 	version  int
-	told     metering.Decimal // sum of the values reported so far
+	reported metering.Decimal // sum of the values reported so far
 }
 
 func TestPropertyStripeTotalIsLastSentTotalDespiteFailures(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPropertyStripeTotalIsLastSentTotalDespiteFailures(t *testing.T) {
 				if method != stripe.UsageRecord {
 					l.decimals = rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 				}
-				want := l.tellSomeTotals()
+				want := l.reportRandomTotals()
 				b.fake.Behave(stripetest.Behaviour{})
 				requireDecimal(t, want.String(), b.fake.Quantity(itemOf(method)))
 				l.requireSummary(want)
@@ -61,8 +61,8 @@ func TestPropertyStripeTotalIsLastSentTotalDespiteFailures(t *testing.T) {
 	}
 }
 
-// tellSomeTotals reports random totals, and returns the usage that Stripe must have in the end.
-func (l *ledger) tellSomeTotals() metering.Decimal {
+// reportRandomTotals reports random totals, and returns the usage that Stripe must have counted afterwards.
+func (l *ledger) reportRandomTotals() metering.Decimal {
 	totals := map[int]metering.Decimal{} // by hour; only MeterWindow uses more than hour 0
 	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
 		hour := 0
@@ -70,7 +70,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
 		}
 		totals[hour] = whole(rapid.Int64Range(0, 10_000_000_000).Draw(l.t, "ten-millionths")).Mul(decimal("0.0000001"))
-		l.tell(hour, totals[hour])
+		l.reportTotal(hour, totals[hour])
 	}
 	var want metering.Decimal
 	for _, total := range totals {
@@ -79,26 +79,28 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	return want
 }
 
-func (l *ledger) tell(hour int, total metering.Decimal) {
+// reportTotal reports the total of an hour, in the form that the method requires.
+func (l *ledger) reportTotal(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each MeterLast event is later than the previous one
 	r := report(l.method, l.version, billing.Units(total, l.decimals))
 	switch l.method {
 	case stripe.MeterDelta:
-		r.Value = billing.UnitsBetween(l.told, total, l.decimals)
+		r.Value = billing.UnitsBetween(l.reported, total, l.decimals)
 	case stripe.MeterLast:
 		r.Timestamp = l.fake.Now()
 	case stripe.MeterWindow:
 		r.Timestamp = march.Add(time.Duration(hour) * time.Hour)
 	}
-	l.settle(r)
-	l.told = l.told.Add(r.Value)
+	l.sendUntilKnown(r)
+	l.reported = l.reported.Add(r.Value)
 }
 
-func (l *ledger) settle(r stripe.Report) {
+// sendUntilKnown sends a report until it is known to be accepted.
+func (l *ledger) sendUntilKnown(r stripe.Report) {
 	first := l.fake.Now()
 	for n := range attempts {
-		if l.method == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(r) {
+		if l.method == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.isCounted(r) {
 			return // after 24 hours, Stripe may count a repeated event again
 		}
 		answer, err := l.send(r, n)
@@ -114,7 +116,8 @@ func (l *ledger) settle(r stripe.Report) {
 	l.t.Fatal("never settled")
 }
 
-// attempts is the maximum number of attempts of a report. The last three have no trouble, and settle each report.
+// attempts is the maximum number of attempts of a report. The fake does not fail in the last three, so every report is
+// accepted in the end.
 const attempts = 40
 
 // send makes the nth attempt, from 0, to send a report.
@@ -127,7 +130,7 @@ func (l *ledger) send(r stripe.Report, n int) (stripe.Answer, error) {
 	l.fake.Behave(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	if b.Mode == stripetest.Hang {
-		ctx, cancel = l.untilTaken(context.Background())
+		ctx, cancel = l.untilProcessed(context.Background())
 	}
 	defer cancel()
 	return l.client.Send(ctx, key, r)
@@ -141,13 +144,15 @@ func (l *ledger) wait() {
 	}
 }
 
-func (l *ledger) taken(r stripe.Report) bool {
+// isCounted reports whether Stripe's summary includes the report.
+func (l *ledger) isCounted(r stripe.Report) bool {
 	l.fake.Behave(stripetest.Behaviour{})
 	got, err := l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
 	require.NoError(l.t, err)
-	return got.Equal(l.told.Add(r.Value))
+	return got.Equal(l.reported.Add(r.Value))
 }
 
+// requireSummary checks the usage in Stripe's summary.
 func (l *ledger) requireSummary(want metering.Decimal) {
 	var got metering.Decimal
 	var err error

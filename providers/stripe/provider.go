@@ -19,25 +19,25 @@ type Provider struct{ client *Client }
 // NewProvider returns the provider that uses the client.
 func NewProvider(client *Client) Provider { return Provider{client} }
 
-// certain is how long Odometer relies on Stripe to recognize a repeated call. It is less than the documented
+// rememberedFor is how long Odometer relies on Stripe to recognize a repeated call. It is less than the documented
 // 24 hours.
-const certain = 23 * time.Hour
+const rememberedFor = 23 * time.Hour
 
 // Describe returns the properties of Stripe. AtOnce is 1, because Stripe limits the rate of an account's calls
 // and the sync of a customer makes many calls.
 func (Provider) Describe() providers.Description {
-	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, Invoices: true, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
+	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, Invoices: true, AtOnce: 1, Timeout: Timeout, Remembers: rememberedFor, CountsWithin: rememberedFor}
 }
 
-// Read returns the customer's state at Stripe. The customer's periods are those of one subscription.
-// Subscriptions with other periods get their own billing schedules.
+// Read returns the customer's state at Stripe. The customer's billing periods are those of one subscription.
+// Subscriptions with different periods get their own billing schedules.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	r := router{Question: q, side: billing.Side{Customer: q.Customer}}
 	var subscriptions []subscription
 	if q.Customer != "" {
 		var err error
 		if r.items, subscriptions, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
-			return r.side, advised(unnamed(err))
+			return r.side, advised(unknownCustomer(err))
 		}
 	}
 	r.follow()
@@ -46,10 +46,10 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		r.side.Runs, stopped = append(r.side.Runs, s.run()), stopped || s.stopped()
 	}
 	for _, meter := range q.Meters {
-		item, reason := r.place(meter)
+		item, reason := r.itemFor(meter)
 		d := billing.Destination{MeterID: meter.ID, Excluded: billing.NoTarget(reason)}
 		if reason == "" {
-			price, reason, err := p.client.price(ctx, c.Secret, item)
+			price, reason, err := p.client.priceOfItem(ctx, c.Secret, item)
 			if err != nil {
 				return r.side, advised(err)
 			}
@@ -63,22 +63,23 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	if !q.Amounts {
 		return r.side, nil
 	}
-	return r.side, p.charges(ctx, c, &r.side, r.items, stopped, q)
+	return r.side, p.setChargeDestinations(ctx, c, &r.side, r.items, stopped, q)
 }
 
 // Price decodes a stored price of Stripe.
 func (Provider) Price(terms []byte) (billing.ProviderPrice, error) { return ReadPrice(terms) }
 
-// unnamed replaces the error of a call if Stripe does not know the customer.
-func unnamed(err error) error {
+// unknownCustomer returns an error that explains the correction if err means that Stripe does not know the customer. It
+// returns any other error unchanged.
+func unknownCustomer(err error) error {
 	if AnswerOf(err).Code != "resource_missing" {
 		return err
 	}
 	return metering.Errorf(metering.CodeProviderRefuse, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id").Because(err)
 }
 
-// advised adds the causes from Stripe's response to an error. Every refusal concerns only this customer,
-// except a refusal of the API key.
+// advised adds causes to the error of a call: providers.RetryLater if Stripe asked to wait, and providers.OwnRefusal if
+// Stripe refused only this customer. Every refusal concerns only this customer, except a refusal of the API key.
 func advised(err error) error {
 	answer := AnswerOf(err)
 	key := answer.Status == 0 || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden
@@ -92,8 +93,8 @@ type router struct {
 	side  billing.Side
 }
 
-// place returns the item for the meter's usage, or the reason why there is none.
-func (r *router) place(meter metering.Meter) (Item, string) {
+// itemFor returns the item to which the meter's usage is sent, or the reason why there is no such item.
+func (r *router) itemFor(meter metering.Meter) (Item, string) {
 	if r.Customer == "" {
 		return Item{}, "the customer has no billing_provider_id; set it to the id of the customer at Stripe"
 	}
@@ -104,14 +105,14 @@ func (r *router) place(meter metering.Meter) (Item, string) {
 	return item, reason
 }
 
-// follow selects the subscription that determines the customer's periods. If a meter still uses the current
-// one, follow does not change it. Otherwise, follow goes through the meters in order, and selects the first
-// subscription that has no billing schedule of its own.
+// follow selects the subscription that determines the customer's periods, and sets r.side to it. If a meter still uses
+// the subscription that determined them until now, follow keeps that subscription. Otherwise follow selects the
+// subscription of the first meter with an item in a subscription without its own billing schedule.
 func (r *router) follow() {
-	for _, former := range []bool{true, false} {
+	for _, keep := range []bool{true, false} {
 		for _, meter := range r.Meters {
-			item, reason := r.place(meter)
-			if reason == "" && r.side.Subscription == "" && (item.SubscriptionID == r.Followed || !former && !slices.Contains(r.Streams, item.SubscriptionID)) {
+			item, reason := r.itemFor(meter)
+			if reason == "" && r.side.Subscription == "" && (item.SubscriptionID == r.Followed || !keep && !slices.Contains(r.Streams, item.SubscriptionID)) {
 				r.side = item.side(r.Customer)
 			}
 		}
@@ -127,12 +128,12 @@ func (r *router) route(i Item, d billing.Destination) {
 	switch {
 	case i.SubscriptionID == "", i.SubscriptionID == r.side.Subscription, at == own && !slices.Contains(r.Streams, i.SubscriptionID):
 	case r.side.Subscription == "":
-		r.beside(i, d)
+		r.addToOther(i, d)
 		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("the meter is reported with subscription %s, which has its own billing periods", i.SubscriptionID)}
 	case at.Start.Equal(own.End), at.End.Equal(own.Start):
 		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("subscription %s is currently in another period than %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	default:
-		r.beside(i, d)
+		r.addToOther(i, d)
 		d = billing.Destination{MeterID: d.MeterID, Excluded: otherSubscription("the meter is reported with subscription %s; its billing periods differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	}
 	r.side.Destinations = append(r.side.Destinations, d)
@@ -143,9 +144,9 @@ func otherSubscription(detail string, subscriptions ...any) billing.ExclusionRea
 	return billing.ExclusionReason{Code: billing.ExcludedOtherSubscription, Detail: fmt.Sprintf(detail, subscriptions...)}
 }
 
-// beside adds the destination to the state of the item's subscription in side.Others. The billing periods of
+// addToOther adds the destination to the state of the item's subscription in side.Others. The billing periods of
 // this subscription differ from the customer's.
-func (r *router) beside(i Item, d billing.Destination) {
+func (r *router) addToOther(i Item, d billing.Destination) {
 	n := slices.IndexFunc(r.side.Others, func(s billing.Side) bool { return s.Subscription == i.SubscriptionID })
 	if n < 0 {
 		n = len(r.side.Others)
@@ -169,6 +170,7 @@ const (
 	payloadValue = "value_key"
 )
 
+// destination returns the destination of the meter's usage at the item.
 func (i Item) destination(meter metering.MeterID) billing.Destination {
 	method, _ := i.Method()
 	d := billing.Destination{MeterID: meter, Target: i.target(), Method: method, Counting: CountingOf(method), Address: map[string]string{itemKey: i.ItemID}}
@@ -186,7 +188,7 @@ func (i Item) destination(meter metering.MeterID) billing.Destination {
 	return d
 }
 
-// call is a framed call to Stripe, as it is stored.
+// call is a call that sends usage or a charge to Stripe, as Frame encodes it and the ledger stores it.
 type call struct {
 	Method      billing.Method   `json:"method"`
 	Target      string           `json:"target"`
@@ -213,6 +215,7 @@ type call struct {
 	Own *OwnInvoice `json:"own,omitempty"` // standalone invoice of the item; nil: the subscription's next invoice
 }
 
+// chargedFor is the stored form of a period.
 type chargedFor struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -229,7 +232,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 		c.Description = billing.Description(m.Meter, m.Of, m.Timezone, m.Late)
 		c.About = &About{m.Meter.ID, m.Of.Start, m.Window.Start, m.Lines[0].Quantity, m.Late}
 		if at := m.Destination.Address; m.Method == PendingItem {
-			c.Method, c.Line, c.Product, c.TaxBehavior, c.TaxCode = PendingItem, lineNamed(m), at[productKey], at[taxBehaviorKey], at[taxCodeKey]
+			c.Method, c.Line, c.Product, c.TaxBehavior, c.TaxCode = PendingItem, lineKeyOf(m), at[productKey], at[taxBehaviorKey], at[taxCodeKey]
 		}
 		if m.Target == billing.OwnInvoiceOf(m.Stream) {
 			c.Own = ownOf(m)
@@ -250,7 +253,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	return billing.Framed{Body: body, Timestamp: c.Timestamp}, nil
 }
 
-// Send makes one attempt at the call.
+// Send makes one attempt at the stored call.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	switch {
 	case s.Kind == billing.ActionReport:
@@ -264,7 +267,7 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	}
 	answer, err := p.client.Send(ctx, c.Secret, r)
 	adds := s.Counting == billing.Adds
-	overdue := s.Invoiced && s.Kind == billing.QuantityReport && !answer.Replayed && s.Now.Sub(s.FirstSentAt) <= certain
+	overdue := s.Invoiced && s.Kind == billing.QuantityReport && !answer.Replayed && s.Now.Sub(s.FirstSentAt) <= rememberedFor
 	switch {
 	case err == nil && answer.Duplicate:
 		return providers.Outcome{State: billing.Accepted, Answer: "Stripe had already received the report"}
@@ -277,6 +280,7 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{Err: advised(err), Look: saved && adds, NewKey: saved && (!adds || s.Kind == billing.ChargeReport)}
 }
 
+// callOf decodes the stored call of a report.
 func callOf(s providers.Sending) (c call, err error) {
 	if err := json.Unmarshal(s.Body, &c); err != nil {
 		return c, fmt.Errorf("read call: %w", err)
@@ -284,6 +288,7 @@ func callOf(s providers.Sending) (c call, err error) {
 	return c, nil
 }
 
+// reportOf decodes the stored call of a quantity or of an invoice item that is added once.
 func reportOf(s providers.Sending) (Report, error) {
 	c, err := callOf(s)
 	if err != nil {
@@ -308,7 +313,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 	case s.Kind == billing.ActionReport:
 		return p.findAction(ctx, c, s)
 	case s.Method == PendingItem:
-		return p.findSet(ctx, c, s)
+		return p.findLineReport(ctx, c, s)
 	}
 	r, err := reportOf(s)
 	if err != nil {
@@ -336,7 +341,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 		counted, before, with)}, nil
 }
 
-// Count returns the usage in Stripe's summaries.
+// Count reads the usage that Stripe has counted from Stripe's summaries.
 func (p Provider) Count(ctx context.Context, c providers.Credentials, at providers.Place) (counted metering.Decimal, err error) {
 	if at.Method == UsageRecord {
 		counted, err = p.client.RecordSummary(ctx, c.Secret, at.Target, RecordTime(at.Range.Start))

@@ -64,11 +64,12 @@ func (c *Client) Send(ctx context.Context, key string, r Report) (Answer, error)
 	if err := r.check(); err != nil {
 		return Answer{}, err
 	}
-	ctx, x := open(ctx)
-	x.fraction = !whole(r.Value)
+	ctx, x := withExchange(ctx)
+	x.fraction = !isWhole(r.Value)
 	return judge(x, c.create(key, r, stripego.Params{Context: ctx, IdempotencyKey: &r.IdempotencyKey}))
 }
 
+// create makes the call that creates the report's usage record, invoice item or meter event.
 func (c *Client) create(key string, r Report, params stripego.Params) (err error) {
 	switch r.Method {
 	case UsageRecord:
@@ -104,6 +105,7 @@ func (c *Client) create(key string, r Report, params stripego.Params) (err error
 	return err
 }
 
+// payload returns the payload of the meter event.
 func (r Report) payload() map[string]string {
 	customer, value := r.CustomerKey, r.ValueKey
 	if customer == "" {
@@ -115,6 +117,7 @@ func (r Report) payload() map[string]string {
 	return map[string]string{customer: r.Customer, value: r.Value.String()}
 }
 
+// check returns an error if a field of the report is missing or malformed.
 func (r Report) check() error {
 	switch {
 	case r.IdempotencyKey == "" || len(r.IdempotencyKey) > maxIdempotencyKeyBytes:
@@ -134,11 +137,12 @@ func (r Report) check() error {
 	}
 }
 
+// checkRecord checks the fields of a usage record.
 func (r Report) checkRecord() error {
 	if r.ItemID == "" {
 		return metering.Invalid("report.item_id", "must be set")
 	}
-	if !whole(r.Value) {
+	if !isWhole(r.Value) {
 		return errFraction
 	}
 	if _, err := strconv.ParseInt(r.Value.String(), 10, 64); err != nil || r.Value.IsNegative() {
@@ -147,6 +151,7 @@ func (r Report) checkRecord() error {
 	return nil
 }
 
+// checkEvent checks the fields of a meter event.
 func (r Report) checkEvent() error {
 	switch {
 	case r.EventName == "" || r.Customer == "":
@@ -167,12 +172,14 @@ func digits(value metering.Decimal) int {
 	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }
 
-func whole(value metering.Decimal) bool { return value.Equal(billing.Units(value, 0)) }
+// isWhole reports whether a value is a whole number.
+func isWhole(value metering.Decimal) bool { return value.Equal(billing.Units(value, 0)) }
 
 var errFraction = metering.Invalid("report.value", "must be a whole number")
 
 var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 
+// checkInvoiceItem checks the fields of an invoice item.
 func (r Report) checkInvoiceItem() error {
 	switch {
 	case r.Customer == "" || r.SubscriptionID == "":
@@ -185,7 +192,7 @@ func (r Report) checkInvoiceItem() error {
 		return metering.Invalid("report.description", "must have 1 to %d characters", maxDescription)
 	case !r.Period.Start.Before(r.Period.End):
 		return metering.Invalid("report.period", "must end after its start")
-	case !whole(r.Value):
+	case !isWhole(r.Value):
 		return errFraction
 	case r.Value.IsZero():
 		return metering.Invalid("report.value", "must not be 0: there is nothing to charge")

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// methods lists the methods of sending usage.
 var methods = []billing.Method{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
 
 // report returns the report that a ledger would store for the item of cus_1 with the method.
@@ -35,6 +36,7 @@ func report(method billing.Method, version int, value metering.Decimal) stripe.R
 	return r
 }
 
+// itemOf returns the id of the item of cus_1 with the method.
 func itemOf(method billing.Method) string {
 	return map[billing.Method]string{
 		stripe.UsageRecord: "si_legacy_cus_1", stripe.MeterDelta: "si_delta_cus_1",
@@ -124,7 +126,7 @@ func TestRetryOfSameReportSucceedsAfterTransientFailure(t *testing.T) {
 			b.fake.Behave(f.behaviour)
 			ctx, cancel := context.WithCancel(t.Context())
 			if f.behaviour.Mode == stripetest.Hang {
-				ctx, cancel = b.untilTaken(t.Context())
+				ctx, cancel = b.untilProcessed(t.Context())
 			}
 			answer, err := b.client.Send(ctx, key, report(method, 1, whole(5)))
 			cancel()
@@ -324,6 +326,7 @@ func TestDecimalsAreRefusedByWholeUnitAccounts(t *testing.T) {
 	require.ErrorContains(t, err, "Stripe refused the request: 400. Its request log shows the reason", "what is whole is refused for something else")
 }
 
+// answer returns a handler that always responds with the status and body.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)

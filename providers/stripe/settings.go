@@ -37,6 +37,7 @@ const (
 	sent          = "send_invoice"
 )
 
+// bills returns the values of the setting bills.
 func bills() (values []string) {
 	for _, b := range metering.Bills("").Values() {
 		values = append(values, string(b))

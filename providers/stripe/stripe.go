@@ -76,8 +76,8 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// open returns a context that records the exchange of the call made with it.
-func open(ctx context.Context) (context.Context, *exchange) {
+// withExchange returns a context that records the exchange of the call made with it.
+func withExchange(ctx context.Context) (context.Context, *exchange) {
 	x := &exchange{}
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }
@@ -85,6 +85,7 @@ func open(ctx context.Context) (context.Context, *exchange) {
 // observed records the exchange and limits the size of the response.
 type observed struct{ next http.RoundTripper }
 
+// RoundTrip sends the request, records the status and the headers of the answer, and limits the size of its body.
 func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(request)
 	if err != nil {
@@ -113,9 +114,9 @@ func (c *Client) read(ctx context.Context, key, path string, query *form.Values,
 
 // readAs is read with a version of the API; "" selects stripe-go's version.
 func (c *Client) readAs(ctx context.Context, key, version, path string, query *form.Values, into any) error {
-	ctx, x := open(ctx)
+	ctx, x := withExchange(ctx)
 	var body raw
-	err := c.backend.CallRaw(http.MethodGet, path, key, query, &stripego.Params{Context: ctx, Headers: in(version)}, &body)
+	err := c.backend.CallRaw(http.MethodGet, path, key, query, &stripego.Params{Context: ctx, Headers: versionHeader(version)}, &body)
 	if _, err := judge(x, err); err != nil {
 		return err
 	}
@@ -125,8 +126,8 @@ func (c *Client) readAs(ctx context.Context, key, version, path string, query *f
 	return nil
 }
 
-// in returns the header that selects a version of the API.
-func in(version string) http.Header {
+// versionHeader returns the header that selects a version of the API.
+func versionHeader(version string) http.Header {
 	if version == "" {
 		return nil
 	}

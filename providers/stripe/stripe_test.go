@@ -31,19 +31,21 @@ var (
 // Stripe's document takes half a second.
 var validator = sync.OnceValues(openapi.Validator)
 
-// bundle is a fake in which cus_1 is subscribed to one price of each kind for
-// the whole of March, and a client that calls it.
+// bundle is a fake and a client that calls it. In the fake, cus_1 has a subscription for the whole of March, with one
+// price for each method of sending usage and two prices to which no usage can be sent.
 type bundle struct {
 	fake   *stripetest.Fake
 	url    string
 	client *stripe.Client
 }
 
+// setup returns a bundle at noon on 10 March.
 func setup(t *testing.T) bundle {
 	t.Helper()
 	return setupVersion(t, "")
 }
 
+// setupVersion returns a bundle with a fake that always responds in an API version.
 func setupVersion(t *testing.T, version string) bundle {
 	t.Helper()
 	b, stop := start(t, version)
@@ -61,8 +63,8 @@ func start(t require.TestingT, version string) (b bundle, stop func()) {
 	return bundle{fake, server.URL, stripe.New(server.URL)}, server.Close
 }
 
-// untilTaken returns a context that ends when the fake has processed the next call.
-func (b bundle) untilTaken(parent context.Context) (context.Context, context.CancelFunc) {
+// untilProcessed returns a context that is canceled when the fake has processed the next call.
+func (b bundle) untilProcessed(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	before := len(b.fake.State().Requests)
 	go func() {
@@ -74,6 +76,7 @@ func (b bundle) untilTaken(parent context.Context) (context.Context, context.Can
 	return ctx, cancel
 }
 
+// seed returns the initial state of a bundle's fake.
 func seed(account, key, customer string) *stripetest.Seed {
 	return &stripetest.Seed{
 		Account:   stripetest.Account{ID: account, Key: key, WebhookSecret: webhookSecret, Decimals: true},
@@ -119,6 +122,7 @@ func requireSafe(t require.TestingT, err error) {
 	}
 }
 
+// serve returns a client of a server with the handler.
 func serve(t *testing.T, handler http.HandlerFunc) *stripe.Client {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

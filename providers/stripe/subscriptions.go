@@ -10,6 +10,7 @@ import (
 // invoice. The age is relative to the newest end of the customer's subscriptions.
 const longestDraft = 35 * 24 * 60 * 60
 
+// runs reports whether Stripe bills the subscription now.
 func (s subscription) runs() bool {
 	return s.Status == "active" || s.Status == "trialing" || s.Status == "past_due"
 }
@@ -20,7 +21,7 @@ func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
 }
 
-// run returns the start and end of the subscription, and the targets that it bills.
+// run returns the start and end of the subscription, and the targets of the usage that it bills.
 func (s subscription) run() billing.Run {
 	run := billing.Run{Subscription: s.ID, BeganAt: instant(s.StartDate)}
 	for _, item := range s.items() {
@@ -35,9 +36,10 @@ func (s subscription) run() billing.Run {
 	return run
 }
 
-// billed returns the subscriptions that run. If none does, it returns the ended subscriptions with a draft
-// as their last invoice. Stripe counts the usage of that invoice again when it finalizes the invoice.
-func (c *Client) billed(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
+// billedSubscriptions returns the subscriptions that run. If no subscription runs, it reads the last invoice of each
+// subscription that ended recently, and returns the subscriptions with a draft as their last invoice. They can still
+// bill usage, because Stripe counts the usage again when it finalizes the draft.
+func (c *Client) billedSubscriptions(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
 	for _, s := range all {
 		if s.runs() {
 			billed = append(billed, s)
@@ -54,7 +56,7 @@ func (c *Client) billed(ctx context.Context, key string, all []subscription) (bi
 		if s.EndedAt == 0 || s.EndedAt < newest-longestDraft || s.LatestInvoice == "" {
 			continue
 		}
-		last, err := c.invoice(ctx, key, string(s.LatestInvoice))
+		last, err := c.readInvoice(ctx, key, string(s.LatestInvoice))
 		if err != nil {
 			return nil, err
 		}

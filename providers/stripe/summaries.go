@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Summary returns Stripe's sum of a customer's events on a meter in the whole minutes from start to end.
+// Summary reads Stripe's sum of a customer's events on a meter in the whole minutes from start to end.
 // The sum is up to some minutes behind the accepted events, and never ahead of them.
 func (c *Client) Summary(ctx context.Context, key, meterID, customer string, start, end time.Time) (metering.Decimal, error) {
 	from, until := wholeMinutes(start, end)
@@ -47,9 +47,10 @@ func (a *aggregate) UnmarshalJSON(literal []byte) error {
 
 func (s eventSummary) id() string { return s.ID }
 
+// seconds returns a time as seconds since 1970.
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// RecordSummary returns Stripe's total of an item's usage records in the period that contains the given time.
+// RecordSummary reads Stripe's total of an item's usage records in the period that contains the given time.
 func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.Time) (metering.Decimal, error) {
 	summaries, err := list[recordSummary](ctx, c, key,
 		stripego.FormatURLPath("/v1/subscription_items/%s/usage_record_summaries", itemID), query())
@@ -57,7 +58,7 @@ func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.
 		return metering.Decimal{}, fmt.Errorf("list usage record summaries: %w", err)
 	}
 	for _, s := range summaries { // newest first
-		if s.holds(at) {
+		if s.contains(at) {
 			return s.Total, nil
 		}
 	}
@@ -75,8 +76,8 @@ type recordSummary struct {
 
 func (s recordSummary) id() string { return s.ID }
 
-// holds reports whether the period contains the given time. A period excludes its start and includes its end:
+// contains reports whether the period contains the given time. A period excludes its start and includes its end:
 // https://docs.stripe.com/api/usage-record-summary
-func (s recordSummary) holds(at time.Time) bool {
+func (s recordSummary) contains(at time.Time) bool {
 	return at.Unix() > s.Period.Start && (s.Period.End == 0 || at.Unix() <= s.Period.End)
 }

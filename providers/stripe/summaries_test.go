@@ -23,6 +23,7 @@ func TestSummaryReturnsSentQuantity(t *testing.T) {
 	requireDecimal(t, "0", b.fake.Quantity("si_count_cus_1"))
 }
 
+// summary returns the usage in Stripe's summary of the item with the method.
 func summary(t *testing.T, b bundle, method billing.Method) metering.Decimal {
 	t.Helper()
 	meter := map[billing.Method]string{stripe.MeterDelta: "mtr_delta", stripe.MeterWindow: "mtr_window", stripe.MeterLast: "mtr_last"}[method]
@@ -71,7 +72,9 @@ func TestRecordTimeOfPeriodStartLiesInPeriod(t *testing.T) {
 	requireDecimal(t, "41", got)
 }
 
-func TestNoDigitOfASummaryIsLost(t *testing.T) {
+// TestSummaryIsReadWithoutFloatErrors checks that the digits of a sum are read exactly, and that the rounding errors of
+// a sum in double precision are removed.
+func TestSummaryIsReadWithoutFloatErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"999999999999999999": "999999999999999999", "123456789.123456": "123456789.123456", "25.0": "25", "1.5e3": "1500", "-7": "-7",

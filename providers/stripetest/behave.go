@@ -42,6 +42,7 @@ func (f *Fake) Behave(b Behaviour) {
 	f.behaviour = b
 }
 
+// serveBehave handles POST /behave.
 func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 	b := Behaviour{Times: 1}
 	if !decode(w, r, &b) {
@@ -60,8 +61,9 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take returns the behaviour for a call and decrements the number of remaining calls.
-func (f *Fake) take(r *http.Request) Behaviour {
+// takeBehaviour returns the behaviour for a call and decrements the number of calls to which it still applies. It
+// returns the zero Behaviour if the set behaviour does not apply to the call.
+func (f *Fake) takeBehaviour(r *http.Request) Behaviour {
 	b := &f.behaviour
 	if b.Times <= 0 || !strings.HasPrefix(r.URL.Path, b.Path) || b.Method != "" && b.Method != r.Method {
 		return Behaviour{}
@@ -70,14 +72,15 @@ func (f *Fake) take(r *http.Request) Behaviour {
 	return *b
 }
 
-// failing reports whether the call gets an error or hangs, regardless of its result.
+// failing reports whether the call gets an error or hangs, even if it was processed.
 func (b Behaviour) failing() bool { return b.Status != 0 || b.Mode == LockTimeout || b.Mode == Hang }
 
-// early reports whether the call fails before it is processed.
-func (b Behaviour) early() bool {
+// failsEarly reports whether the call fails before it is processed.
+func (b Behaviour) failsEarly() bool {
 	return b.failing() && !b.Done && b.Mode != Saved && b.DelayMS == 0 && b.Until == nil
 }
 
+// answer returns the response of a failing call.
 func (b Behaviour) answer() answer {
 	a := b.problem()
 	if b.RetryAfter > 0 {
@@ -87,6 +90,7 @@ func (b Behaviour) answer() answer {
 	return a
 }
 
+// problem returns the error with the behaviour's status, as Stripe words it.
 func (b Behaviour) problem() answer {
 	switch {
 	case b.Mode == LockTimeout:
@@ -106,6 +110,7 @@ func (b Behaviour) problem() answer {
 	}
 }
 
+// lockTimeout returns the error for an object that another request is changing.
 func lockTimeout() answer {
 	return refused(http.StatusTooManyRequests, "lock_timeout", "",
 		"This object cannot be accessed right now because another API request or Stripe process is currently accessing it.").notSaved()

@@ -10,21 +10,24 @@ type product struct {
 	active   bool
 }
 
+// createProduct handles POST /v1/products.
 func (c *call) createProduct() answer {
 	p := &product{c.fake.id("prod"), c.form.Get("name"), true}
 	c.products = append(c.products, p)
-	return found(p.object(c.livemode()))
+	return okAnswer(p.object(c.livemode()))
 }
 
+// updateProduct supports only the parameter active.
 func (c *call) updateProduct() answer {
 	p := c.product(c.request.PathValue("id"))
 	if p == nil {
 		return missing("product", c.request.PathValue("id"))
 	}
 	p.active = c.form.Get("active") != "false"
-	return found(p.object(c.livemode()))
+	return okAnswer(p.object(c.livemode()))
 }
 
+// product returns the product with an id, or nil.
 func (a *account) product(id string) *product {
 	for _, p := range a.products {
 		if p.id == id {
@@ -34,10 +37,12 @@ func (a *account) product(id string) *product {
 	return nil
 }
 
+// object returns the product in the form of the API.
 func (p *product) object(livemode bool) object {
 	return object{"object": "product", "id": p.id, "name": p.name, "active": p.active, "livemode": livemode}
 }
 
+// createMeter handles POST /v1/billing/meters.
 func (c *call) createMeter() answer {
 	m := &Meter{
 		ID: c.fake.id("mtr"), EventName: c.form.Get("event_name"), Formula: c.form.Get("default_aggregation[formula]"),
@@ -47,36 +52,40 @@ func (c *call) createMeter() answer {
 	if err := c.fake.addMeter(c.account, m); err != nil {
 		return invalid("event_name", "A meter with the event name %s exists already.", m.EventName)
 	}
-	return found(c.meterObject(m))
+	return okAnswer(c.meterObject(m))
 }
 
+// deactivateMeter handles POST /v1/billing/meters/{id}/deactivate.
 func (c *call) deactivateMeter() answer {
 	m := c.meter(c.request.PathValue("id"))
 	if m == nil {
 		return missing("billing meter", c.request.PathValue("id"))
 	}
 	m.Status = "inactive"
-	return found(c.meterObject(m))
+	return okAnswer(c.meterObject(m))
 }
 
+// getMeter handles GET /v1/billing/meters/{id}.
 func (c *call) getMeter() answer {
 	m := c.meter(c.request.PathValue("id"))
 	if m == nil {
 		return missing("billing meter", c.request.PathValue("id"))
 	}
-	return found(c.meterObject(m))
+	return okAnswer(c.meterObject(m))
 }
 
+// listMeters handles GET /v1/billing/meters.
 func (c *call) listMeters() answer {
 	var all []object
 	for _, m := range slices.Backward(c.meters) {
-		if c.wants("status", m.Status) {
+		if c.matchesFilter("status", m.Status) {
 			all = append(all, c.meterObject(m))
 		}
 	}
 	return c.page(all)
 }
 
+// meterObject returns the meter in the form of the API.
 func (a *account) meterObject(m *Meter) object {
 	body := object{
 		"object": "billing.meter", "id": m.ID, "display_name": m.EventName, "event_name": m.EventName,

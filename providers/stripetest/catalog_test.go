@@ -21,7 +21,8 @@ func (b bundle) post(path string, form ...string) reply {
 	return b.call("POST", path, values.Encode(), "")
 }
 
-func (b bundle) made(path string, form ...string) string {
+// createObject sends a form of alternating names and values, and returns the id of the created object.
+func (b bundle) createObject(path string, form ...string) string {
 	b.t.Helper()
 	made := b.post(path, form...)
 	require.Equal(b.t, 200, made.status, made.message())
@@ -36,16 +37,18 @@ func metered(product string, more ...string) []string {
 	}, more...)
 }
 
-func TestTheCatalogFollowsStripesRules(t *testing.T) {
+// TestCatalogCallsFollowStripesRules checks the errors of the calls that create products, prices, meters, customers and
+// subscriptions. It also checks the first period and the first invoice of a created subscription.
+func TestCatalogCallsFollowStripesRules(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	product := b.made("/v1/products", "name", "API")
-	price := b.made("/v1/prices", metered(product, "recurring[meter]", "sum", "lookup_key", "calls")...)
-	inactive := b.made("/v1/prices", metered(product)...)
+	product := b.createObject("/v1/products", "name", "API")
+	price := b.createObject("/v1/prices", metered(product, "recurring[meter]", "sum", "lookup_key", "calls")...)
+	inactive := b.createObject("/v1/prices", metered(product)...)
 	require.Equal(t, false, b.post("/v1/prices/"+inactive, "active", "false").body["active"])
-	customer := b.made("/v1/customers", "email", "a@example.com")
-	nobody := b.made("/v1/customers")
-	euros := b.made("/v1/prices", metered(product, "currency", "eur")...)
+	customer := b.createObject("/v1/customers", "email", "a@example.com")
+	nobody := b.createObject("/v1/customers")
+	euros := b.createObject("/v1/prices", metered(product, "currency", "eur")...)
 	subscription := func(more ...string) reply {
 		return b.post("/v1/subscriptions", append([]string{"customer", customer, "collection_method", "send_invoice", "items[0][price]", price}, more...)...)
 	}
@@ -94,16 +97,18 @@ func TestTheCatalogFollowsStripesRules(t *testing.T) {
 	require.Equal(t, 200, meter("own").status, "its event name is free again")
 }
 
-func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
+// TestPeriodsOfCreatedSubscriptionKeepItsDay checks the periods of a subscription that a call creates on the 31st. In
+// shorter months, they end on the last day.
+func TestPeriodsOfCreatedSubscriptionKeepItsDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	product := b.made("/v1/products", "name", "API")
-	price := b.made("/v1/prices", metered(product)...)
+	product := b.createObject("/v1/products", "name", "API")
+	price := b.createObject("/v1/prices", metered(product)...)
 	last := time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)
-	clock := b.made("/v1/test_helpers/test_clocks", "frozen_time", fmt.Sprint(last.Unix()))
-	customer := b.made("/v1/customers", "email", "a@example.com", "test_clock", clock)
-	b.made("/v1/subscriptions", "customer", customer, "collection_method", "send_invoice", "items[0][price]", price)
-	b.made("/v1/test_helpers/test_clocks/"+clock+"/advance", "frozen_time", fmt.Sprint(last.AddDate(0, 0, 59).Unix()))
+	clock := b.createObject("/v1/test_helpers/test_clocks", "frozen_time", fmt.Sprint(last.Unix()))
+	customer := b.createObject("/v1/customers", "email", "a@example.com", "test_clock", clock)
+	b.createObject("/v1/subscriptions", "customer", customer, "collection_method", "send_invoice", "items[0][price]", price)
+	b.createObject("/v1/test_helpers/test_clocks/"+clock+"/advance", "frozen_time", fmt.Sprint(last.AddDate(0, 0, 59).Unix()))
 	var ends []string
 	for _, in := range b.State().Accounts[0].Invoices {
 		if in.Customer == customer {
@@ -113,15 +118,17 @@ func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 	require.Equal(t, []string{"01-31 07:00", "02-28 07:00", "03-31 07:00"}, ends)
 }
 
-func TestATestClockMovesItsCustomersOnly(t *testing.T) {
+// TestTestClockControlsItsCustomers checks the times of usage records and meter events, the invoices and the deletion
+// of a customer on a test clock, and that the time of the fake does not change.
+func TestTestClockControlsItsCustomers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const clocks = "/v1/test_helpers/test_clocks"
 	start := noon.Add(-20 * 24 * time.Hour)
-	clock := b.made(clocks, "frozen_time", fmt.Sprint(start.Unix()))
-	customer := b.made("/v1/customers", "email", "a@example.com", "test_clock", clock)
-	product := b.made("/v1/products", "name", "API")
-	made := b.post("/v1/subscriptions", "customer", customer, "collection_method", "send_invoice", "items[0][price]", b.made("/v1/prices", metered(product)...))
+	clock := b.createObject(clocks, "frozen_time", fmt.Sprint(start.Unix()))
+	customer := b.createObject("/v1/customers", "email", "a@example.com", "test_clock", clock)
+	product := b.createObject("/v1/products", "name", "API")
+	made := b.post("/v1/subscriptions", "customer", customer, "collection_method", "send_invoice", "items[0][price]", b.createObject("/v1/prices", metered(product)...))
 	item := made.body["items"].(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
 
 	require.Contains(t, b.record(item, "set", 5, noon).message(), "must not be in the future")
@@ -136,7 +143,7 @@ func TestATestClockMovesItsCustomersOnly(t *testing.T) {
 	for to, message := range map[time.Time]string{start: "only be advanced", start.AddDate(0, 2, 1): "at most two intervals"} {
 		require.Contains(t, b.post(clocks+"/"+clock+"/advance", "frozen_time", fmt.Sprint(to.Unix())).message(), message)
 	}
-	b.made(clocks+"/"+clock+"/advance", "frozen_time", fmt.Sprint(start.AddDate(0, 1, 0).Add(time.Hour).Unix()))
+	b.createObject(clocks+"/"+clock+"/advance", "frozen_time", fmt.Sprint(start.AddDate(0, 1, 0).Add(time.Hour).Unix()))
 	invoices := b.State().Accounts[0].Invoices
 	require.Equal(t, "13", invoices[1].Total.String(), "5 × 2.5 cents, up")
 	require.Equal(t, "open", invoices[1].Status)
@@ -146,12 +153,12 @@ func TestATestClockMovesItsCustomersOnly(t *testing.T) {
 	require.Equal(t, 404, b.call("DELETE", "/v1/customers/"+customer, "", "").status, "deleted with its clock")
 }
 
-func TestMeterEventMustBeRecentByTestClockAndRealClock(t *testing.T) {
+func TestMeterEventMustBeRecentByTestClockAndFakeClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for ago, status := range map[time.Duration]int{-36 * 24 * time.Hour: 400, -34 * 24 * time.Hour: 200, time.Hour: 400} {
 		at := fmt.Sprint(noon.Add(ago).Unix())
-		customer := b.made("/v1/customers", "test_clock", b.made("/v1/test_helpers/test_clocks", "frozen_time", at))
+		customer := b.createObject("/v1/customers", "test_clock", b.createObject("/v1/test_helpers/test_clocks", "frozen_time", at))
 		require.Equal(t, status, b.post("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", customer, "payload[value]", "5",
 			"timestamp", at).status, "it is now by its clock, and %s by ours", ago)
 	}

@@ -24,7 +24,7 @@ func (c *call) getCreditBalance() answer {
 			balances = append(balances, object{"available_balance": amount, "ledger_balance": amount})
 		}
 	}
-	return found(object{"object": "billing.credit_balance_summary", "customer": id, "livemode": c.livemode(), "balances": balances})
+	return okAnswer(object{"object": "billing.credit_balance_summary", "customer": id, "livemode": c.livemode(), "balances": balances})
 }
 
 // SetCredits sets the customer's remaining billing credits, in cents.

@@ -22,6 +22,7 @@ type creditNote struct {
 	void    bool
 }
 
+// creditLine is the credited amount of one invoice line.
 type creditLine struct {
 	invoiceLine string
 	amount      metering.Decimal
@@ -44,9 +45,10 @@ func (in *invoice) credited() (sum struct{ before, after metering.Decimal }) {
 // creditable returns the maximum amount of another credit note.
 func (in *invoice) creditable() metering.Decimal {
 	credited := in.credited()
-	return total(in.lines).Sub(credited.before).Sub(credited.after)
+	return totalAmount(in.lines).Sub(credited.before).Sub(credited.after)
 }
 
+// createCreditNote handles POST /v1/credit_notes.
 func (c *call) createCreditNote() answer {
 	in := c.invoice(c.form.Get("invoice"))
 	if in == nil {
@@ -56,7 +58,7 @@ func (c *call) createCreditNote() answer {
 		return invalid("invoice", "Credit notes can only be made for open and paid invoices. This invoice is %s.", status)
 	}
 	n := &creditNote{
-		invoice: in, made: c.fake.at(c.account, in.customer).Truncate(time.Second), after: in.status() == "paid",
+		invoice: in, made: c.fake.customerTime(c.account, in.customer).Truncate(time.Second), after: in.status() == "paid",
 		reason: c.form.Get("reason"), memo: c.form.Get("memo"),
 	}
 	if problem := c.readCredit(n); problem != nil {
@@ -68,10 +70,10 @@ func (c *call) createCreditNote() answer {
 	if !n.after && in.creditable().IsZero() {
 		c.fake.conclude(c.account, in, "paid", n.made)
 	}
-	return found(c.creditNoteObject(n))
+	return okAnswer(c.creditNoteObject(n))
 }
 
-// readCredit sets the credit note from an amount, or from lines with amounts.
+// readCredit sets the lines and the amount of the credit note from the call's amount or from its lines with amounts.
 func (c *call) readCredit(n *creditNote) *answer {
 	problem := func(a answer) *answer { return &a }
 	for i := 0; c.form.Has(creditField(i, "type")); i++ {
@@ -104,8 +106,10 @@ func (c *call) readCredit(n *creditNote) *answer {
 	return nil
 }
 
+// creditField returns the name of a field of the n-th line of a credit note.
 func creditField(n int, name string) string { return "lines[" + strconv.Itoa(n) + "][" + name + "]" }
 
+// creditNoteInPath returns the credit note that the path names, or the error if there is none.
 func (c *call) creditNoteInPath() (*creditNote, *answer) {
 	id := c.request.PathValue("id")
 	for _, in := range c.invoices {
@@ -119,14 +123,16 @@ func (c *call) creditNoteInPath() (*creditNote, *answer) {
 	return nil, &problem
 }
 
+// getCreditNote handles GET /v1/credit_notes/{id}.
 func (c *call) getCreditNote() answer {
 	n, problem := c.creditNoteInPath()
 	if problem != nil {
 		return *problem
 	}
-	return found(c.creditNoteObject(n))
+	return okAnswer(c.creditNoteObject(n))
 }
 
+// voidCreditNote handles POST /v1/credit_notes/{id}/void.
 func (c *call) voidCreditNote() answer {
 	n, problem := c.creditNoteInPath()
 	if problem != nil {
@@ -136,15 +142,16 @@ func (c *call) voidCreditNote() answer {
 		return invalid("", "You can only void a credit note of an open invoice.")
 	}
 	n.void = true
-	c.fake.emit(c.account, c.fake.at(c.account, n.invoice.customer).Truncate(time.Second), "credit_note.voided", c.creditNoteObject(n))
-	return found(c.creditNoteObject(n))
+	c.fake.emit(c.account, c.fake.customerTime(c.account, n.invoice.customer).Truncate(time.Second), "credit_note.voided", c.creditNoteObject(n))
+	return okAnswer(c.creditNoteObject(n))
 }
 
+// listCreditNotes handles GET /v1/credit_notes.
 func (c *call) listCreditNotes() answer {
 	var all []object
 	for _, in := range slices.Backward(c.invoices) {
 		for _, n := range slices.Backward(in.creditNotes) {
-			if c.wants("invoice", in.id) && c.wants("customer", in.customer) {
+			if c.matchesFilter("invoice", in.id) && c.matchesFilter("customer", in.customer) {
 				all = append(all, c.creditNoteObject(n))
 			}
 		}
@@ -152,6 +159,7 @@ func (c *call) listCreditNotes() answer {
 	return c.page(all)
 }
 
+// creditNoteObject returns the credit note in the form of the API.
 func (a *account) creditNoteObject(n *creditNote) object {
 	body := object{
 		"object": "credit_note", "id": n.id, "invoice": n.invoice.id, "customer": n.invoice.customer, "livemode": a.livemode(),

@@ -20,7 +20,7 @@ func (c *call) updateLine() answer {
 		return refused(http.StatusBadRequest, "invoice_not_editable", "", "The lines of invoice %s can no longer be changed.", in.id)
 	}
 	id := c.request.PathValue("line")
-	lines := c.shown(in)
+	lines := c.shownLines(in)
 	at := slices.IndexFunc(lines, func(l line) bool { return l.id == id })
 	if at < 0 {
 		return missing("line item", id)
@@ -42,6 +42,6 @@ func (c *call) updateLine() answer {
 		edited.description = c.formOr("description", edited.description)
 		in.edited[id] = edited
 	}
-	c.fake.emitInvoice(c.account, in, c.fake.at(c.account, in.customer).Truncate(time.Second), "invoice.updated")
-	return found(c.lineObjects(in, c.view())[at])
+	c.fake.emitInvoice(c.account, in, c.fake.customerTime(c.account, in.customer).Truncate(time.Second), "invoice.updated")
+	return okAnswer(c.lineObjects(in, c.view())[at])
 }

@@ -19,14 +19,15 @@ const (
 	maxSamples = 3
 )
 
-// unreported holds the rejections of a meter since its last report.
+// unreported holds a meter's rejected events that no error report covers yet.
 type unreported struct {
 	since       time.Time
 	count       int
 	identifiers []string // samples
 }
 
-// reject records a meter event that is acknowledged and not counted.
+// reject records a meter event that Stripe acknowledges but does not count. Except in the mode Drop, the next error
+// report covers the event.
 func (c *call) reject(identifier string, e event) {
 	c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
 	if c.mode == Drop {
@@ -57,6 +58,7 @@ func (f *Fake) reportErrors(a *account) {
 	}
 }
 
+// data returns the content of the error report.
 func (u *unreported) data() object {
 	samples := []object{}
 	for _, identifier := range u.identifiers {
@@ -73,7 +75,8 @@ func (u *unreported) data() object {
 	}
 }
 
-// thinObject returns the event as a webhook receives it: without data, which the receiver must fetch.
+// thinObject returns the event of an error report as a webhook receives it: without data, which the receiver must
+// fetch.
 func (a *account) thinObject(h *happening) object {
 	return object{
 		"object": "v2.core.event", "id": h.id, "type": h.kind, "created": h.at.Format(time.RFC3339), "livemode": a.livemode(), "context": nil,
@@ -81,19 +84,21 @@ func (a *account) thinObject(h *happening) object {
 	}
 }
 
+// coreObject returns the event of an error report with its data, as API v2 returns it.
 func (a *account) coreObject(h *happening) object {
 	body := a.thinObject(h)
 	body["data"], body["reason"] = h.object, nil
 	return body
 }
 
+// getCoreEvent handles GET /v2/core/events/{id}.
 func (c *call) getCoreEvent() answer {
 	id := c.request.PathValue("id")
 	h := c.happening(id)
-	if h == nil || !h.thin || c.fake.now().Sub(h.at) > remembered {
+	if h == nil || !h.thin || c.fake.now().Sub(h.at) > eventsListedFor {
 		return missing("event", id)
 	}
-	return found(c.coreObject(h))
+	return okAnswer(c.coreObject(h))
 }
 
 // listCoreEvents follows https://docs.stripe.com/api/v2/core/events/list. It lists the newest event first. Page
@@ -106,8 +111,8 @@ func (c *call) listCoreEvents() answer {
 	}
 	all := []object{}
 	for _, h := range slices.Backward(c.happenings) {
-		wanted := c.wants("object_id", h.about) && (!c.form.Has("types") || slices.Contains(c.form["types"], h.kind))
-		if h.thin && wanted && c.fake.now().Sub(h.at) <= remembered {
+		wanted := c.matchesFilter("object_id", h.about) && (!c.form.Has("types") || slices.Contains(c.form["types"], h.kind))
+		if h.thin && wanted && c.fake.now().Sub(h.at) <= eventsListedFor {
 			all = append(all, c.coreObject(h))
 		}
 	}
@@ -119,11 +124,12 @@ func (c *call) listCoreEvents() answer {
 		next.Set("page", strconv.Itoa(skip+limit))
 		body["next_page_url"] = c.request.URL.Path + "?" + next.Encode()
 	}
-	return found(body)
+	return okAnswer(body)
 }
 
+// formOr returns a parameter of the call, or standard if the parameter is empty.
 func (c *call) formOr(field, standard string) string {
 	value := c.form.Get(field)
-	otherwise(&value, standard)
+	setDefault(&value, standard)
 	return value
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// remembered is the time for which events can be listed: https://docs.stripe.com/api/events
-const remembered = 30 * 24 * time.Hour
+// eventsListedFor is the time for which events can be listed: https://docs.stripe.com/api/events
+const eventsListedFor = 30 * 24 * time.Hour
 
-// happening is an event. Its object is a snapshot in the account's API version.
+// happening is an event about an object of the account, as the API lists it. The type event is a meter event. The
+// happening's object has the state at the time of the happening, in the account's API version.
 type happening struct {
 	id     string
 	kind   string
@@ -23,26 +24,28 @@ type happening struct {
 	about  string // id of the object of a thin event
 }
 
-// emit records an event about an object.
+// emit records an event about an object. It drops the oldest event if that is no longer listed.
 func (f *Fake) emit(a *account, at time.Time, kind string, about object) *happening {
 	h := &happening{id: f.id("evt"), kind: kind, at: at, object: about}
 	a.happenings = append(a.happenings, h)
-	if old := a.happenings[0]; f.now().Sub(old.at) > remembered {
+	if old := a.happenings[0]; f.now().Sub(old.at) > eventsListedFor {
 		a.happenings = a.happenings[1:]
 	}
 	return h
 }
 
+// emitInvoice creates an event about the current state of an invoice.
 func (f *Fake) emitInvoice(a *account, in *invoice, at time.Time, kind string) {
 	f.emit(a, at, kind, a.invoiceObject(in, a.view()))
 }
 
+// emitSubscription creates an event about the current state of a subscription, and returns it.
 func (f *Fake) emitSubscription(a *account, s *subscription, at time.Time, kind string) *happening {
 	return f.emit(a, at, kind, a.subscriptionObject(s, a.view()))
 }
 
-// change calls do, which changes a subscription, and records an event with the previous values.
-func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
+// changeSubscription calls do, which changes a subscription, and records an event with the previous values.
+func (f *Fake) changeSubscription(a *account, s *subscription, at time.Time, do func()) {
 	before := a.subscriptionObject(s, a.view())
 	do()
 	changed := f.emitSubscription(a, s, at, "customer.subscription.updated")
@@ -50,9 +53,10 @@ func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
 	changed.before = before
 }
 
-// view returns the form of objects in the account's events.
+// view returns the view of objects in the account's events.
 func (a *account) view() view { return view{version: a.version()} }
 
+// version returns the API version of the events of the account.
 func (a *account) version() string {
 	if a.APIVersion == "" {
 		return "2023-10-16"
@@ -69,14 +73,14 @@ func (c *call) listEvents() answer {
 	if c.form.Has("type") && len(types) > 0 {
 		return invalid("types", "You may only specify one of these parameters: type, types.")
 	}
-	between, problem := c.between("created")
+	between, problem := c.parseRange("created")
 	if problem != nil {
 		return *problem
 	}
 	var all []*happening
 	for _, h := range slices.Backward(c.happenings) {
-		wanted := h.is(c.form.Get("type")) && (len(types) == 0 || slices.Contains(types, h.kind))
-		if !h.thin && wanted && between(h.at.Unix()) && c.fake.now().Sub(h.at) <= remembered {
+		wanted := h.hasType(c.form.Get("type")) && (len(types) == 0 || slices.Contains(types, h.kind))
+		if !h.thin && wanted && between(h.at.Unix()) && c.fake.now().Sub(h.at) <= eventsListedFor {
 			all = append(all, h)
 		}
 	}
@@ -88,15 +92,17 @@ func (c *call) listEvents() answer {
 	return c.page(objects)
 }
 
+// getEvent handles GET /v1/events/{id}.
 func (c *call) getEvent() answer {
 	id := c.request.PathValue("id")
 	h := c.happening(id)
-	if h == nil || h.thin || c.fake.now().Sub(h.at) > remembered {
+	if h == nil || h.thin || c.fake.now().Sub(h.at) > eventsListedFor {
 		return missing("event", id)
 	}
-	return found(c.eventObject(h))
+	return okAnswer(c.eventObject(h))
 }
 
+// happening returns the happening with an id, or nil.
 func (a *account) happening(id string) *happening {
 	for _, h := range a.happenings {
 		if h.id == id {
@@ -106,12 +112,13 @@ func (a *account) happening(id string) *happening {
 	return nil
 }
 
-// is reports whether the event has the type, or belongs to a group of types such as invoice.*
-func (h *happening) is(pattern string) bool {
+// hasType reports whether the event has the type, or belongs to a group of types such as invoice.*
+func (h *happening) hasType(pattern string) bool {
 	group, wild := strings.CutSuffix(pattern, "*")
 	return pattern == "" || h.kind == pattern || wild && strings.HasPrefix(h.kind, group)
 }
 
+// eventObject returns the event in the form of the API.
 func (a *account) eventObject(h *happening) object {
 	data := object{"object": h.object}
 	if h.before != nil {
@@ -124,8 +131,9 @@ func (a *account) eventObject(h *happening) object {
 	}
 }
 
-// between parses the filters on a field, such as created[gte], and returns a function that checks a value.
-func (c *call) between(field string) (func(int64) bool, *answer) {
+// parseRange parses the call's filters on a field, such as created[gte], and returns a function that reports whether a
+// value passes all of them.
+func (c *call) parseRange(field string) (func(int64) bool, *answer) {
 	holds := map[string]func(value, bound int64) bool{
 		"":      func(value, bound int64) bool { return value == bound },
 		"[gt]":  func(value, bound int64) bool { return value > bound },
@@ -155,15 +163,15 @@ func (c *call) between(field string) (func(int64) bool, *answer) {
 	}, nil
 }
 
-// Happened returns the ids of an account's events, oldest first. Webhook.Event accepts these ids.
+// Happened returns the ids of an account's events of a kind, oldest first. Webhook.Event accepts these ids.
 func (f *Fake) Happened(account, kind string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle()
+	f.processDue()
 	var ids []string
 	for _, a := range f.accounts {
 		for _, h := range a.happenings {
-			if a.ID == account && h.is(kind) {
+			if a.ID == account && h.hasType(kind) {
 				ids = append(ids, h.id)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// records is the path of the usage records of an item.
 const records = "/v1/subscription_items/si_/usage_records"
 
 func TestSimulatedFailuresMatchStripesErrors(t *testing.T) {
@@ -39,7 +40,7 @@ func TestSimulatedFailuresMatchStripesErrors(t *testing.T) {
 		problem, _ := got.body["error"].(map[string]any)
 		require.Equal(t, c.status, got.status, name)
 		require.Equal(t, c.kind, problem["type"], name)
-		require.Equal(t, c.code, fmt.Sprint(otherwise(problem["code"], "")), name)
+		require.Equal(t, c.code, fmt.Sprint(orDefault(problem["code"], "")), name)
 		require.Equal(t, c.retryAfter, got.header.Get("Retry-After"), name)
 		require.NotEmpty(t, got.header.Get("Request-Id"), name)
 		b.requireQuantity("0", "si_sum")
@@ -48,7 +49,8 @@ func TestSimulatedFailuresMatchStripesErrors(t *testing.T) {
 	}
 }
 
-func otherwise(value, standard any) any {
+// orDefault returns the value, or standard for nil.
+func orDefault(value, standard any) any {
 	if value == nil {
 		return standard
 	}
@@ -119,7 +121,7 @@ func TestSavedFailureIsRepeatedForOneDay(t *testing.T) {
 	b.requireQuantity("2", "si_")
 }
 
-func TestACustomersMeterTakesOneCallAtATime(t *testing.T) {
+func TestMeterOfCustomerAcceptsOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	refused := make(chan struct{})
@@ -177,6 +179,8 @@ func TestResponseIsSavedForIdempotencyKeyForOneDay(t *testing.T) {
 	b.requireQuantity("4", "si_")
 }
 
+// TestOnlyResponseOfStartedCallIsSaved checks that a response is saved for the idempotency key only if the fake has
+// processed the call, or if the behaviour says that the error is saved.
 func TestOnlyResponseOfStartedCallIsSaved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

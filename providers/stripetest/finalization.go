@@ -18,14 +18,15 @@ const (
 	scheduled = "2024-10-28"
 )
 
+// listInvoices handles GET /v1/invoices.
 func (c *call) listInvoices() answer {
-	between, problem := c.between("created")
+	between, problem := c.parseRange("created")
 	if problem != nil {
 		return *problem
 	}
 	var all []object
 	for _, in := range slices.Backward(c.invoices) {
-		wanted := c.wants("customer", in.customer) && c.wants("subscription", in.subscriptionID()) && c.wants("status", in.status())
+		wanted := c.matchesFilter("customer", in.customer) && c.matchesFilter("subscription", in.subscriptionID()) && c.matchesFilter("status", in.status())
 		if wanted && between(in.created.Unix()) {
 			all = append(all, c.invoiceObject(in, c.view()))
 		}
@@ -47,15 +48,16 @@ func (c *call) createInvoice() answer {
 	if problem != nil {
 		return *problem
 	}
-	now := c.fake.at(c.account, customer).Truncate(time.Second)
-	in := c.fake.draft(c.account, &invoice{
+	now := c.fake.customerTime(c.account, customer).Truncate(time.Second)
+	in := c.fake.addDraft(c.account, &invoice{
 		customer: customer, reason: "manual", currency: strings.ToLower(c.form.Get("currency")), collection: collection, daysUntilDue: days, start: now, end: now, autoAdvance: c.form.Get("auto_advance") == "true",
 		excluding: c.form.Get("pending_invoice_items_behavior") != "include", metadata: c.pairs("metadata"),
 	})
-	return found(c.invoiceObject(in, c.view()))
+	return okAnswer(c.invoiceObject(in, c.view()))
 }
 
-// readCollection follows https://docs.stripe.com/api/invoices/create. The error messages are assumed.
+// readCollection returns the collection method and the days until the invoice is due. It follows
+// https://docs.stripe.com/api/invoices/create. The error messages are assumed.
 func (c *call) readCollection() (method string, days int64, problem *answer) {
 	method = cmp.Or(c.form.Get("collection_method"), "charge_automatically")
 	refuse := func(field, format string, args ...any) (string, int64, *answer) {
@@ -81,14 +83,16 @@ func (c *call) readCollection() (method string, days int64, problem *answer) {
 	return method, days, nil
 }
 
+// getInvoice handles GET /v1/invoices/{id}.
 func (c *call) getInvoice() answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {
 		return *problem
 	}
-	return found(c.invoiceObject(in, c.view()))
+	return okAnswer(c.invoiceObject(in, c.view()))
 }
 
+// listInvoiceLines handles GET /v1/invoices/{id}/lines.
 func (c *call) listInvoiceLines() answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {
@@ -97,6 +101,7 @@ func (c *call) listInvoiceLines() answer {
 	return c.page(c.lineObjects(in, c.view()))
 }
 
+// invoiceInPath returns the invoice that the path names, or the error if there is none.
 func (c *call) invoiceInPath() (*invoice, *answer) {
 	id := c.request.PathValue("id")
 	in := c.invoice(id)
@@ -114,7 +119,7 @@ func (c *call) updateInvoice() answer {
 		return *problem
 	}
 	automatic, at := in.autoAdvance, in.finalizesAt
-	now := c.fake.at(c.account, in.customer).Truncate(time.Second)
+	now := c.fake.customerTime(c.account, in.customer).Truncate(time.Second)
 	if c.form.Has("auto_advance") {
 		automatic = c.form.Get("auto_advance") == "true"
 	}
@@ -125,7 +130,7 @@ func (c *call) updateInvoice() answer {
 		at = now.Add(grace)
 	}
 	if c.form.Has("automatically_finalizes_at") {
-		if at, problem = c.schedule(in, automatic, now); problem != nil {
+		if at, problem = c.readFinalizationTime(in, automatic, now); problem != nil {
 			return *problem
 		}
 	}
@@ -133,14 +138,14 @@ func (c *call) updateInvoice() answer {
 		return invalid("auto_advance", "auto_advance is always false for %s invoices.", status)
 	}
 	in.autoAdvance, in.finalizesAt = automatic, at
-	c.relabel(&in.metadata)
+	c.updateMetadata(&in.metadata)
 	c.fake.emitInvoice(c.account, in, now, "invoice.updated")
-	return found(c.invoiceObject(in, c.view()))
+	return okAnswer(c.invoiceObject(in, c.view()))
 }
 
-// schedule parses the time at which a draft is finalized. automatic is the draft's auto_advance after the request; if
-// it is false, schedule returns an error. The error messages are assumed.
-func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, *answer) {
+// readFinalizationTime parses the time at which a draft is finalized. automatic is the draft's auto_advance after the
+// call. If automatic is false, readFinalizationTime returns an error. The error messages are assumed.
+func (c *call) readFinalizationTime(in *invoice, automatic bool, now time.Time) (time.Time, *answer) {
 	const field = "automatically_finalizes_at"
 	var problem answer
 	unix, err := strconv.ParseInt(c.form.Get(field), 10, 64)
@@ -162,6 +167,7 @@ func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, 
 	return time.Time{}, &problem
 }
 
+// finalizeInvoice handles POST /v1/invoices/{id}/finalize.
 func (c *call) finalizeInvoice() answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {
@@ -173,17 +179,21 @@ func (c *call) finalizeInvoice() answer {
 	if c.form.Has("auto_advance") {
 		in.autoAdvance = c.form.Get("auto_advance") == "true"
 	}
-	c.fake.finalize(c.account, in, c.fake.at(c.account, in.customer).Truncate(time.Second))
-	return found(c.invoiceObject(in, c.view()))
+	c.fake.finalize(c.account, in, c.fake.customerTime(c.account, in.customer).Truncate(time.Second))
+	return okAnswer(c.invoiceObject(in, c.view()))
 }
 
+// payInvoice handles POST /v1/invoices/{id}/pay.
 func (c *call) payInvoice() answer { return c.endInvoice("paid", "open", "uncollectible") }
 
 // voidInvoice follows https://docs.stripe.com/api/invoices/void
 func (c *call) voidInvoice() answer { return c.endInvoice("void", "open", "uncollectible") }
 
+// markUncollectible handles POST /v1/invoices/{id}/mark_uncollectible.
 func (c *call) markUncollectible() answer { return c.endInvoice("uncollectible", "open") }
 
+// endInvoice gives the invoice the status outcome. It returns an error if the invoice does not have one of the statuses
+// in from.
 func (c *call) endInvoice(outcome string, from ...string) answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {
@@ -192,6 +202,6 @@ func (c *call) endInvoice(outcome string, from ...string) answer {
 	if !slices.Contains(from, in.status()) {
 		return invalid("", "You can only pass in invoices that are %v. This invoice is %s.", from, in.status())
 	}
-	c.fake.conclude(c.account, in, outcome, c.fake.at(c.account, in.customer).Truncate(time.Second))
-	return found(c.invoiceObject(in, c.view()))
+	c.fake.conclude(c.account, in, outcome, c.fake.customerTime(c.account, in.customer).Truncate(time.Second))
+	return okAnswer(c.invoiceObject(in, c.view()))
 }

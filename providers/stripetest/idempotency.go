@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// memory is the minimum time for which Stripe keeps an idempotency key or identifier; Stripe may keep it
+// keyRetention is the minimum time for which Stripe keeps an idempotency key or identifier; Stripe may keep it
 // longer: https://docs.stripe.com/api/idempotent_requests and
 // https://docs.stripe.com/api/billing/meter-event/create
-const memory = 24 * time.Hour
+const keyRetention = 24 * time.Hour
 
 const maxKey = 255 // characters
 
@@ -19,8 +19,8 @@ type saved struct {
 	answer  *answer
 }
 
-// once runs do for the first call with an idempotency key, and repeats its response to later calls.
-func (c *call) once(do func() answer) answer {
+// runOnce runs do for the first call with an idempotency key, and repeats its response to later calls.
+func (c *call) runOnce(do func() answer) answer {
 	key := c.request.Header.Get("Idempotency-Key")
 	if c.request.Method != http.MethodPost || key == "" {
 		return do()
@@ -29,7 +29,7 @@ func (c *call) once(do func() answer) answer {
 		return invalid("", "The idempotency key must be at most %d characters.", maxKey).notSaved()
 	}
 	this := saved{c.fake.now(), c.request.URL.Path + " " + c.form.Encode(), nil}
-	if before, ok := c.saved[key]; ok && this.at.Sub(before.at) < memory {
+	if before, ok := c.saved[key]; ok && this.at.Sub(before.at) < keyRetention {
 		return before.repeat(this.request)
 	}
 	c.saved[key] = &this
@@ -42,6 +42,8 @@ func (c *call) once(do func() answer) answer {
 	return a
 }
 
+// repeat returns the saved response. It returns an error if the request differs from the first one with the key, or if
+// the first call still runs.
 func (s *saved) repeat(request string) answer {
 	if s.request != request {
 		return answer{status: http.StatusBadRequest, body: object{"error": object{

@@ -34,8 +34,8 @@ type invoiceItem struct {
 	invoice      *invoice // nil: pending
 }
 
-// attach adds the pending invoice items to a new invoice, oldest first.
-func (a *account) attach(in *invoice) {
+// attachPendingItems adds the pending invoice items to a new invoice, oldest first, up to maxInvoiceItems.
+func (a *account) attachPendingItems(in *invoice) {
 	n := 0
 	for _, i := range a.invoiceItems {
 		if i.waitsFor(in.customer, in.subscriptionID()) && n < maxInvoiceItems {
@@ -45,15 +45,17 @@ func (a *account) attach(in *invoice) {
 	}
 }
 
-// waitsFor reports whether the item is pending for the next invoice of a subscription.
+// waitsFor reports whether the item is pending and can be on the next invoice of a subscription.
 func (i *invoiceItem) waitsFor(customer, subscription string) bool {
 	return i.invoice == nil && i.customer == customer && (i.subscription == "" || i.subscription == subscription)
 }
 
-func (a *account) waiting(s *subscription) bool {
+// hasPendingItems reports whether invoice items are pending for the subscription's next invoice.
+func (a *account) hasPendingItems(s *subscription) bool {
 	return slices.ContainsFunc(a.invoiceItems, func(i *invoiceItem) bool { return i.waitsFor(s.Customer, s.ID) })
 }
 
+// itemLines returns the lines of the invoice's invoice items.
 func (a *account) itemLines(in *invoice) []line {
 	var lines []line
 	for _, i := range a.invoiceItems {
@@ -64,6 +66,7 @@ func (a *account) itemLines(in *invoice) []line {
 	return lines
 }
 
+// createInvoiceItem handles POST /v1/invoiceitems.
 func (c *call) createInvoiceItem() answer {
 	i, problem := c.readInvoiceItem()
 	if problem != nil {
@@ -71,17 +74,19 @@ func (c *call) createInvoiceItem() answer {
 	}
 	i.id = c.fake.id("ii")
 	c.invoiceItems = append(c.invoiceItems, i)
-	return found(c.invoiceItemObject(i))
+	return okAnswer(c.invoiceItemObject(i))
 }
 
+// getInvoiceItem handles GET /v1/invoiceitems/{id}.
 func (c *call) getInvoiceItem() answer {
 	i, problem := c.invoiceItemInPath()
 	if problem != nil {
 		return *problem
 	}
-	return found(c.invoiceItemObject(i))
+	return okAnswer(c.invoiceItemObject(i))
 }
 
+// invoiceItemInPath returns the invoice item that the path names, or the error if there is none.
 func (c *call) invoiceItemInPath() (*invoiceItem, *answer) {
 	id := c.request.PathValue("id")
 	at := slices.IndexFunc(c.invoiceItems, func(i *invoiceItem) bool { return i.id == id })
@@ -92,9 +97,9 @@ func (c *call) invoiceItemInPath() (*invoiceItem, *answer) {
 	return c.invoiceItems[at], nil
 }
 
-// editable follows https://docs.stripe.com/api/invoiceitems/update: an item can be changed until its
-// invoice is final. It returns an error otherwise. The error message is assumed.
-func (i *invoiceItem) editable() *answer {
+// editProblem returns an error if the item's invoice is final. Until then, the item can be changed:
+// https://docs.stripe.com/api/invoiceitems/update. The error message is assumed.
+func (i *invoiceItem) editProblem() *answer {
 	if i.invoice == nil || i.invoice.status() == "draft" {
 		return nil
 	}
@@ -103,10 +108,11 @@ func (i *invoiceItem) editable() *answer {
 	return &problem
 }
 
+// updateInvoiceItem handles POST /v1/invoiceitems/{id}.
 func (c *call) updateInvoiceItem() answer {
 	i, problem := c.invoiceItemInPath()
 	if problem == nil {
-		problem = i.editable()
+		problem = i.editProblem()
 	}
 	if problem == nil {
 		problem = c.readPeriod(i)
@@ -120,20 +126,21 @@ func (c *call) updateInvoiceItem() answer {
 	if c.form.Has("description") {
 		i.description = c.form.Get("description")
 	}
-	c.relabel(&i.metadata)
-	return found(c.invoiceItemObject(i))
+	c.updateMetadata(&i.metadata)
+	return okAnswer(c.invoiceItemObject(i))
 }
 
+// deleteInvoiceItem handles DELETE /v1/invoiceitems/{id}.
 func (c *call) deleteInvoiceItem() answer {
 	i, problem := c.invoiceItemInPath()
 	if problem == nil {
-		problem = i.editable()
+		problem = i.editProblem()
 	}
 	if problem != nil {
 		return *problem
 	}
 	c.invoiceItems = slices.DeleteFunc(c.invoiceItems, func(other *invoiceItem) bool { return other == i })
-	return found(object{"object": "invoiceitem", "id": i.id, "deleted": true})
+	return okAnswer(object{"object": "invoiceitem", "id": i.id, "deleted": true})
 }
 
 func (c *call) readAmount(i *invoiceItem) *answer {
@@ -172,6 +179,7 @@ func (c *call) readMoney(i *invoiceItem) *answer {
 	return &problem
 }
 
+// readPeriod sets the item's period from the call. Without the parameter, the period is unchanged.
 func (c *call) readPeriod(i *invoiceItem) *answer {
 	if !c.form.Has("period[start]") {
 		return nil
@@ -186,8 +194,9 @@ func (c *call) readPeriod(i *invoiceItem) *answer {
 	return nil
 }
 
-// takenBy adds a new invoice item to the draft invoice that the call names.
-func (c *call) takenBy(i *invoiceItem) *answer {
+// attachToDraft adds a new invoice item to the draft invoice that the call names. If the call names no invoice, the
+// item stays pending.
+func (c *call) attachToDraft(i *invoiceItem) *answer {
 	if !c.form.Has("invoice") {
 		return nil
 	}
@@ -209,17 +218,18 @@ func (c *call) takenBy(i *invoiceItem) *answer {
 	return &problem
 }
 
+// readInvoiceItem returns the invoice item that the call creates, or an error.
 func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 	problem := func(a answer) (*invoiceItem, *answer) { return nil, &a }
 	i := &invoiceItem{
 		quantity: metering.Whole(1), customer: c.form.Get("customer"), subscription: c.form.Get("subscription"), currency: strings.ToLower(c.form.Get("currency")),
-		description: c.form.Get("description"), metadata: c.pairs("metadata"), made: c.fake.at(c.account, c.form.Get("customer")),
+		description: c.form.Get("description"), metadata: c.pairs("metadata"), made: c.fake.customerTime(c.account, c.form.Get("customer")),
 	}
 	i.start, i.end = i.made.Unix(), i.made.Unix()
 	if !c.hasCustomer(i.customer) {
 		return problem(refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", i.customer))
 	}
-	if s := c.subscription(i.subscription); i.subscription != "" && (s == nil || s.Customer != i.customer || !s.live()) {
+	if s := c.subscription(i.subscription); i.subscription != "" && (s == nil || s.Customer != i.customer || !s.runs()) {
 		return problem(refused(http.StatusBadRequest, "resource_missing", "subscription",
 			"Customer %s does not have a subscription with ID %s", i.customer, i.subscription))
 	}
@@ -232,7 +242,7 @@ func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 	if problem := c.readPeriod(i); problem != nil {
 		return nil, problem
 	}
-	return i, c.takenBy(i)
+	return i, c.attachToDraft(i)
 }
 
 // otherCurrency returns the API's error for https://docs.stripe.com/billing/customer#currency.
@@ -241,10 +251,11 @@ func otherCurrency(has string) answer {
 		"subscription schedule, discount, quote, or invoice item with currency %s.", has)
 }
 
-// currencyOf returns the only currency in which a customer can be billed now; "": any.
+// currencyOf returns the currency in which a customer is billed now. A customer has at most one. "" means that the
+// customer can be billed in any currency.
 func (a *account) currencyOf(customer string) string {
 	for _, s := range a.subscriptions {
-		if s.Customer == customer && s.live() && len(s.Items) > 0 {
+		if s.Customer == customer && s.runs() && len(s.Items) > 0 {
 			return a.currency(s)
 		}
 	}
@@ -256,18 +267,19 @@ func (a *account) currencyOf(customer string) string {
 	return ""
 }
 
+// listInvoiceItems handles GET /v1/invoiceitems.
 func (c *call) listInvoiceItems() answer {
 	if customer := c.form.Get("customer"); customer != "" && !c.hasCustomer(customer) {
 		return refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", customer)
 	}
-	between, problem := c.between("created")
+	between, problem := c.parseRange("created")
 	if problem != nil {
 		return *problem
 	}
 	var all []object
 	for _, i := range slices.Backward(c.invoiceItems) {
 		pending := strconv.FormatBool(i.invoice == nil)
-		if c.wants("customer", i.customer) && c.wants("invoice", i.invoiceID()) && c.wants("pending", pending) && between(i.made.Unix()) {
+		if c.matchesFilter("customer", i.customer) && c.matchesFilter("invoice", i.invoiceID()) && c.matchesFilter("pending", pending) && between(i.made.Unix()) {
 			all = append(all, c.invoiceItemObject(i))
 		}
 	}
@@ -281,6 +293,7 @@ func (i *invoiceItem) invoiceID() string {
 	return i.invoice.id
 }
 
+// invoiceItemObject returns the invoice item in the form of the API.
 func (c *call) invoiceItemObject(i *invoiceItem) object {
 	body := object{
 		"object": "invoiceitem", "id": i.id, "customer": i.customer, "subscription": orNull(i.subscription), "invoice": orNull(i.invoiceID()), "livemode": c.livemode(),
@@ -301,7 +314,7 @@ func (c *call) invoiceItemObject(i *invoiceItem) object {
 	return body
 }
 
-// pairs returns the parameters name[…] by their key.
+// pairs returns the parameters of the form name[key], by key.
 func (c *call) pairs(name string) map[string]string {
 	pairs := map[string]string{}
 	for field, values := range c.form {

@@ -94,7 +94,7 @@ func TestInvoiceIncludesAtMost250InvoiceItems(t *testing.T) {
 	require.Len(t, b.State().Accounts[0].Pending, 1)
 }
 
-func TestInvoiceItemsAreListedTheNewestFirst(t *testing.T) {
+func TestInvoiceItemsAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ids := func(query string) (ids []string) {
@@ -173,7 +173,7 @@ func TestInvoiceCreatedByCallFollowsStripesRules(t *testing.T) {
 	require.Equal(t, 400, b.call("POST", "/v1/invoices/"+id+"/finalize", "", "").status)
 }
 
-func TestAnInvoiceHasOneCurrency(t *testing.T) {
+func TestInvoiceRefusesItemInOtherCurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := b.call("POST", "/v1/invoices", "customer=cus_1&currency=eur", "")

@@ -17,6 +17,7 @@ type line struct {
 	amount      metering.Decimal // in the currency's smallest unit
 }
 
+// currency returns the currency of the invoice item or of the price.
 func (l line) currency() string {
 	if l.invoiceItem != nil {
 		return l.invoiceItem.currency
@@ -24,9 +25,9 @@ func (l line) currency() string {
 	return l.span.price.Currency
 }
 
-// count returns the lines of a span. Lines in a trial have the quantity and no amount:
-// https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
-func (a *account) count(s *subscription, u *span) []line {
+// linesOfSpan returns the lines for the usage in a span, counted now unless the span is already billed. Lines in a
+// trial have a quantity and no amount: https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
+func (a *account) linesOfSpan(s *subscription, u *span) []line {
 	if u.counted {
 		return u.lines
 	}
@@ -35,12 +36,13 @@ func (a *account) count(s *subscription, u *span) []line {
 		return []line{{span: u, quantity: quantity, description: fmt.Sprintf("%s × %s (Free trial)", quantity, u.price.ID)}}
 	}
 	var lines []line
-	for _, p := range u.price.rest(quantity, u.before) {
+	for _, p := range u.price.remainingParts(quantity, u.before) {
 		lines = append(lines, line{span: u, quantity: p.quantity, amount: p.amount, description: p.description(u.price.ID)})
 	}
 	return lines
 }
 
+// usage returns the quantity of an item's usage between two times, from usage records or meter events.
 func (a *account) usage(s *subscription, i Item, price *Price, start, end time.Time) metering.Decimal {
 	if price.Meter == "" {
 		return a.recorded(i.ID, price.AggregateUsage, start, end)
@@ -48,23 +50,25 @@ func (a *account) usage(s *subscription, i Item, price *Price, start, end time.T
 	return a.metered(a.meter(price.Meter), s.Customer, start, end)
 }
 
-// shown returns the lines of an invoice in the API.
-func (a *account) shown(in *invoice) []line {
+// shownLines returns the lines of an invoice as the API returns them. For a draft, the usage is as counted when the
+// draft was created.
+func (a *account) shownLines(in *invoice) []line {
 	return a.linesOf(in, func(u *span) []line { return u.lines })
 }
 
-// counted returns the lines that an invoice would have if it were finalized now.
-func (a *account) counted(in *invoice) []line {
-	return a.linesOf(in, func(u *span) []line { return a.count(in.subscription, u) })
+// countedLines returns the lines that an invoice would have if it were finalized now.
+func (a *account) countedLines(in *invoice) []line {
+	return a.linesOf(in, func(u *span) []line { return a.linesOfSpan(in.subscription, u) })
 }
 
-func (a *account) linesOf(in *invoice, of func(*span) []line) []line {
+// linesOf returns the lines of an invoice. For a draft, spanLines returns the lines of each span.
+func (a *account) linesOf(in *invoice, spanLines func(*span) []line) []line {
 	if !in.finalizedAt.IsZero() {
 		return in.lines
 	}
 	var lines []line
 	for n, u := range in.spans {
-		for k, l := range of(u) {
+		for k, l := range spanLines(u) {
 			l.id = fmt.Sprintf("il_%s_%d_%d", in.id, n, k)
 			if edited, ok := in.edited[l.id]; ok {
 				l = edited
@@ -86,7 +90,8 @@ func (p part) description(price string) string {
 	return fmt.Sprintf("%s × %s", p.quantity, price)
 }
 
-func total(lines []line) metering.Decimal {
+// totalAmount returns the sum of the lines' amounts.
+func totalAmount(lines []line) metering.Decimal {
 	var sum metering.Decimal
 	for _, l := range lines {
 		sum = sum.Add(l.amount)
@@ -94,7 +99,8 @@ func total(lines []line) metering.Decimal {
 	return sum
 }
 
-func used(lines []line) metering.Decimal {
+// totalQuantity returns the sum of the lines' quantities.
+func totalQuantity(lines []line) metering.Decimal {
 	var sum metering.Decimal
 	for _, l := range lines {
 		sum = sum.Add(l.quantity)

@@ -10,14 +10,15 @@ import (
 // embeddedLines is the maximum number of lines in an invoice object. If there are more, has_more is true.
 const embeddedLines = 10
 
-// view is the form of objects in a response.
+// view holds the properties of a response on which the fields of its objects depend.
 type view struct {
 	version string
 	tiers   bool // prices include tiers: https://docs.stripe.com/api/prices/object#price_object-tiers
 }
 
+// invoiceObject returns the invoice in the form of the API.
 func (a *account) invoiceObject(in *invoice, v view) object {
-	sum := total(a.shown(in))
+	sum := totalAmount(a.shownLines(in))
 	credited := in.credited()
 	body := object{
 		"object": "invoice", "id": in.id, "customer": in.customer, "status": in.status(), "livemode": a.livemode(),
@@ -57,6 +58,7 @@ func (in *invoice) due() time.Time {
 	return in.created.AddDate(0, 0, int(in.daysUntilDue))
 }
 
+// currencyOn returns the currency of an invoice: its own, that of its subscription or that of its first line.
 func (a *account) currencyOn(in *invoice) string {
 	if in.currency != "" {
 		return in.currency
@@ -64,12 +66,13 @@ func (a *account) currencyOn(in *invoice) string {
 	if in.subscription != nil {
 		return a.currency(in.subscription)
 	}
-	for _, l := range a.shown(in) {
+	for _, l := range a.shownLines(in) {
 		return l.currency()
 	}
 	return "usd"
 }
 
+// transitions returns the times of the changes of the status.
 func (in *invoice) transitions() object {
 	body := object{"finalized_at": seconds(in.finalizedAt), "paid_at": nil, "voided_at": nil, "marked_uncollectible_at": nil}
 	switch in.outcome {
@@ -99,9 +102,10 @@ func orNull(text string) any {
 	return text
 }
 
+// lineObjects returns the lines in the form of the API.
 func (a *account) lineObjects(in *invoice, v view) []object {
 	var all []object
-	for _, l := range a.shown(in) {
+	for _, l := range a.shownLines(in) {
 		body := object{
 			"object": "line_item", "id": l.id, "livemode": a.livemode(), "currency": l.currency(), "invoice": in.id,
 			"amount": l.amount, "quantity": l.quantity, "description": l.description, "metadata": object{},

@@ -12,6 +12,7 @@ import (
 // https://docs.stripe.com/billing/subscriptions/usage-based/configure-grace-period
 const grace = time.Hour
 
+// invoice is a draft or final invoice.
 type invoice struct {
 	id           string
 	customer     string
@@ -35,7 +36,8 @@ type invoice struct {
 	creditNotes  []*creditNote
 }
 
-// span is the usage of an item between two times.
+// span is a part of a billing period in which a subscription item has one price. An invoice bills the item's usage in
+// the span.
 type span struct {
 	item       Item
 	price      *Price
@@ -46,9 +48,10 @@ type span struct {
 	lines      []line           // as counted when the draft was created
 }
 
-// draft adds an invoice to the account and attaches the pending invoice items to it, unless it excludes
-// them. Later items are attached to the next invoice.
-func (f *Fake) draft(a *account, in *invoice) *invoice {
+// addDraft adds an invoice to the account, and attaches the pending invoice items unless the invoice excludes them.
+// Later items are attached to the next invoice. If collection is paused with the behavior void or mark_uncollectible,
+// addDraft also finalizes the invoice and gives it that status.
+func (f *Fake) addDraft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
 	paused := in.pauseBehavior()
 	in.autoAdvance = paused == "" && !a.KeepDrafts && (in.autoAdvance || in.subscription != nil)
@@ -57,7 +60,7 @@ func (f *Fake) draft(a *account, in *invoice) *invoice {
 	}
 	a.invoices, a.drafts = append(a.invoices, in), append(a.drafts, in)
 	if !in.excluding {
-		a.attach(in)
+		a.attachPendingItems(in)
 	}
 	if in.subscription != nil {
 		in.subscription.latest = in.id
@@ -83,16 +86,16 @@ func (in *invoice) pauseBehavior() string {
 // finalizeDue finalizes every draft that is due.
 func (f *Fake) finalizeDue(a *account) {
 	for _, in := range slices.Clone(a.drafts) {
-		if !in.finalizesAt.IsZero() && !f.at(a, in.customer).Before(in.finalizesAt) {
+		if !in.finalizesAt.IsZero() && !f.customerTime(a, in.customer).Before(in.finalizesAt) {
 			f.note(step{Serial: f.serial})
 			f.finalize(a, in, in.finalizesAt)
 		}
 	}
 }
 
-// finalize finalizes a draft, after a last count of the metered usage.
+// finalize counts the metered usage of a draft for the last time, and makes the invoice final.
 func (f *Fake) finalize(a *account, in *invoice, at time.Time) {
-	in.lines = a.counted(in)
+	in.lines = a.countedLines(in)
 	in.finalizedAt, in.finalizesAt = at, time.Time{}
 	a.drafts = slices.DeleteFunc(a.drafts, func(other *invoice) bool { return other == in })
 	f.emitInvoice(a, in, at, "invoice.finalized")
@@ -123,10 +126,11 @@ func (a *account) spanOf(s *subscription, i Item, start, end time.Time) *span {
 		start = since
 	}
 	u := &span{item: i, price: a.price(i.Price), start: start, end: end, before: s.billed[i.ID], free: s.inTrial(end)}
-	u.lines = a.count(s, u)
+	u.lines = a.linesOfSpan(s, u)
 	return u
 }
 
+// invoice returns the invoice with an id, or nil.
 func (a *account) invoice(id string) *invoice {
 	for _, in := range a.invoices {
 		if in.id == id {
@@ -136,6 +140,7 @@ func (a *account) invoice(id string) *invoice {
 	return nil
 }
 
+// status returns draft, open, or the outcome of the invoice.
 func (in *invoice) status() string {
 	switch {
 	case in.finalizedAt.IsZero():
@@ -146,6 +151,7 @@ func (in *invoice) status() string {
 	return "open"
 }
 
+// subscriptionID returns the id of the subscription, or "".
 func (in *invoice) subscriptionID() string {
 	if in.subscription == nil {
 		return ""

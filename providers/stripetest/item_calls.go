@@ -11,49 +11,53 @@ import (
 // item.
 type itemChange struct{ id, price string }
 
+// createItem handles POST /v1/subscription_items.
 func (c *call) createItem() answer {
 	s := c.subscription(c.form.Get("subscription"))
-	if s == nil || !s.live() {
+	if s == nil || !s.runs() {
 		return refused(http.StatusBadRequest, "resource_missing", "subscription", "No such subscription: '%s'", c.form.Get("subscription"))
 	}
 	return c.changeItem(s, itemChange{price: c.form.Get("price")})
 }
 
+// updateItem handles POST /v1/subscription_items/{id}.
 func (c *call) updateItem() answer {
 	id := c.request.PathValue("id")
 	s, price := c.item(id)
-	if s == nil || !s.live() {
+	if s == nil || !s.runs() {
 		return missing("subscription_item", id)
 	}
 	if c.form.Has("price") {
 		return c.changeItem(s, itemChange{id, c.form.Get("price")})
 	}
-	return found(c.itemObject(s, Item{id, price.ID}, c.view()))
+	return okAnswer(c.itemObject(s, Item{id, price.ID}, c.view()))
 }
 
+// deleteItem handles DELETE /v1/subscription_items/{id}.
 func (c *call) deleteItem() answer {
 	id := c.request.PathValue("id")
 	s, _ := c.item(id)
-	if s == nil || !s.live() {
+	if s == nil || !s.runs() {
 		return missing("subscription_item", id)
 	}
 	return c.changeItem(s, itemChange{id: id})
 }
 
+// changeItem makes one change of a subscription's items, and returns the changed item.
 func (c *call) changeItem(s *subscription, change itemChange) answer {
 	if problem := c.changeProblem(s, change, "price"); problem != nil {
 		return *problem
 	}
-	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
-	c.fake.change(c.account, s, now, func() { c.changeItems(s, []itemChange{change}, now) })
+	now := c.fake.customerTime(c.account, s.Customer).Truncate(time.Second)
+	c.fake.changeSubscription(c.account, s, now, func() { c.changeItems(s, []itemChange{change}, now) })
 	if change.price == "" {
-		return found(object{"object": "subscription_item", "id": change.id, "deleted": true})
+		return okAnswer(object{"object": "subscription_item", "id": change.id, "deleted": true})
 	}
 	at := len(s.Items) - 1
 	if change.id != "" {
 		at = s.itemAt(change.id)
 	}
-	return found(c.itemObject(s, s.Items[at], c.view()))
+	return okAnswer(c.itemObject(s, s.Items[at], c.view()))
 }
 
 // itemChanges parses the items in an update of their subscription.
@@ -75,6 +79,7 @@ func (c *call) itemChanges(s *subscription) ([]itemChange, *answer) {
 	}
 }
 
+// changeProblem returns an error if the change is not possible. field is the parameter of the price.
 func (c *call) changeProblem(s *subscription, change itemChange, field string) *answer {
 	var problem answer
 	price := c.price(change.price)
@@ -91,6 +96,7 @@ func (c *call) changeProblem(s *subscription, change itemChange, field string) *
 	return &problem
 }
 
+// itemAt returns the index of the item with an id, or -1.
 func (s *subscription) itemAt(id string) int {
 	return slices.IndexFunc(s.Items, func(i Item) bool { return i.ID == id })
 }
@@ -120,8 +126,8 @@ func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time)
 		s.since[change.id] = now
 		delete(s.billed, change.id)
 	}
-	if c.form.Get("proration_behavior") == "always_invoice" && c.waiting(s) {
-		c.fake.draft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_update", start: now, end: now})
+	if c.form.Get("proration_behavior") == "always_invoice" && c.hasPendingItems(s) {
+		c.fake.addDraft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_update", start: now, end: now})
 	}
 }
 
@@ -136,7 +142,7 @@ func (c *call) billSegment(s *subscription, i Item, now time.Time) {
 		return
 	}
 	u := c.spanOf(s, i, s.start, now)
-	quantity, amount := used(u.lines), total(u.lines)
+	quantity, amount := totalQuantity(u.lines), totalAmount(u.lines)
 	if quantity.IsZero() && amount.IsZero() {
 		return
 	}

@@ -31,8 +31,8 @@ type journaled struct {
 	Behaviour Behaviour   `json:"behaviour"`
 }
 
-// Resume replays the journal, so that the fake's state survives a restart like Stripe's. Later changes are
-// appended to the journal. A new journal is empty. The journal omits calls that cannot change the state.
+// Resume replays the steps in the journal, so that the fake's state survives a restart like Stripe's. Later changes are
+// appended to the journal, except calls that cannot change the state. A new journal is empty.
 func (f *Fake) Resume(journal io.ReadWriter) error {
 	now := f.options.Now
 	defer func() { f.options.Now = now }()
@@ -47,29 +47,30 @@ func (f *Fake) Resume(journal io.ReadWriter) error {
 			return fmt.Errorf("read journal: %w", err)
 		}
 		f.options.Now = func() time.Time { return s.At }
-		if err := f.again(s); err != nil {
+		if err := f.replayStep(s); err != nil {
 			return fmt.Errorf("repeat %s: %w", s.At.Format(time.RFC3339), err)
 		}
 		serial = max(serial, f.serial)
 	}
 }
 
-func (f *Fake) again(s step) error {
+// replayStep repeats the change of a step.
+func (f *Fake) replayStep(s step) error {
 	f.serial = s.Serial
 	switch {
 	case s.Seed != nil:
 		_ = f.Seed(s.Seed) // a seed that failed fails again
 	case s.Call != nil:
 		f.behaviour = s.Call.Behaviour
-		return s.Call.repeat(f)
+		return s.Call.replay(f)
 	default:
 		f.Advance(s.Advance)
 	}
 	return nil
 }
 
-// repeat makes the call with a canceled context, so that nothing waits.
-func (j *journaled) repeat(f *Fake) error {
+// replay makes the journaled call with a canceled context, so that delays end immediately.
+func (j *journaled) replay(f *Fake) error {
 	gone, leave := context.WithCancel(context.Background())
 	leave()
 	request, err := http.NewRequestWithContext(gone, j.Method, j.URL, strings.NewReader(j.Form))
@@ -98,7 +99,7 @@ func (f *Fake) note(s step) {
 	}
 }
 
-// noteCall records a call that may have changed the state.
+// noteCall appends a call to the journal, unless the call cannot have changed the state.
 func (f *Fake) noteCall(r *http.Request, form string, b Behaviour, a answer, serial int) {
 	if r.Method == http.MethodGet || a.unsaved || a.replayed {
 		return

@@ -69,21 +69,21 @@ func TestResumedFakeHasSameEvents(t *testing.T) {
 		}},
 	}))
 	b.advanceTo(noon.AddDate(0, 0, 2))
-	b.done("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "30")
-	b.done("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "3")
-	b.done("/v1/subscription_items/si_3", "price", "price_count")
+	b.mustPost("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "30")
+	b.mustPost("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "3")
+	b.mustPost("/v1/subscription_items/si_3", "price", "price_count")
 	b.advanceTo(april.Add(30 * time.Minute))
-	b.done("/v1/invoices/" + b.newest()["id"].(string) + "/finalize")
+	b.mustPost("/v1/invoices/" + b.newestInvoice()["id"].(string) + "/finalize")
 	b.charge("5", "")
 	b.advanceTo(april.AddDate(0, 0, 10))
 	b.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
 	require.Equal(t, 200, b.event("sum", "1", noon, "").status)
 	b.advanceTo(april.AddDate(0, 1, 0).Add(2 * time.Hour))
-	b.done("/v1/invoices/" + b.newest()["id"].(string) + "/void")
+	b.mustPost("/v1/invoices/" + b.newestInvoice()["id"].(string) + "/void")
 
 	again := setupWith(t, bytes.NewBuffer(bytes.Clone(journal.Bytes())))
 	for _, path := range []string{"/v1/events?limit=100", "/v2/core/events", "/v1/invoices?limit=100", "/v1/invoiceitems", "/v1/subscriptions?status=all"} {
-		require.NotEmpty(t, b.all(path), path)
+		require.NotEmpty(t, b.firstPage(path), path)
 		require.Equal(t, b.read(path), again.read(path), path)
 	}
 }

@@ -9,12 +9,12 @@ import (
 // object is an object of Stripe in a response.
 type object = map[string]any
 
-// wants reports whether a filter accepts a value.
-func (c *call) wants(filter, value string) bool {
+// matchesFilter reports whether the call's parameter filter is empty or equal to the value.
+func (c *call) matchesFilter(filter, value string) bool {
 	return c.form.Get(filter) == "" || c.form.Get(filter) == value
 }
 
-// page returns the page of a list that the call selects.
+// page returns the page of a list that the call selects with limit, starting_after or ending_before.
 func (c *call) page(all []object) answer {
 	limit := 10
 	if text := c.form.Get("limit"); text != "" {
@@ -36,11 +36,12 @@ func (c *call) page(all []object) answer {
 		if at < 0 {
 			return invalid("ending_before", "No such object: '%s'", before)
 		}
-		return found(pageBefore(all[:at], limit, c.request.URL.Path))
+		return okAnswer(pageBefore(all[:at], limit, c.request.URL.Path))
 	}
-	return found(listObject(all, limit, c.request.URL.Path))
+	return okAnswer(listObject(all, limit, c.request.URL.Path))
 }
 
+// listObject returns a list with the first limit objects.
 func listObject(all []object, limit int, url string) object {
 	shown := all[:min(limit, len(all))]
 	if shown == nil {
@@ -56,6 +57,7 @@ func pageBefore(all []object, limit int, url string) object {
 	return page
 }
 
+// view returns the view of objects in the response to the call.
 func (c *call) view() view {
 	tiers := false
 	for field, values := range c.form {

@@ -12,14 +12,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Limits: https://docs.stripe.com/api/billing/meter-event/create
+// Limits of a meter event: https://docs.stripe.com/api/billing/meter-event/create. Its time can be at most oldest in
+// the past and at most newest in the future.
 const (
 	oldest        = 35 * 24 * time.Hour
 	newest        = 5 * time.Minute
 	maxIdentifier = 100 // characters
 )
 
-// lag is the default delay of stale summaries.
+// lag is the default time by which summaries are behind in the mode Stale.
 const lag = 10 * time.Minute
 
 const maxDigits = 15
@@ -41,6 +42,7 @@ type Rejection struct {
 	Customer   string `json:"customer"`
 }
 
+// meterOf returns the active meter with the event name, or nil.
 func (a *account) meterOf(eventName string) *Meter {
 	for _, m := range a.meters {
 		if m.EventName == eventName && m.Status == "active" {
@@ -60,14 +62,15 @@ func (c *call) meterAndCustomer() string {
 	return m.ID + " " + c.form.Get("payload["+m.CustomerKey+"]")
 }
 
+// createMeterEvent handles POST /v1/billing/meter_events.
 func (c *call) createMeterEvent() answer {
 	e, problem := c.readEvent()
 	if problem != nil {
 		return *problem
 	}
 	identifier := c.form.Get("identifier")
-	c.fake.name(&identifier, "idmp")
-	if before, known := c.identifiers[identifier]; known && e.received.Sub(before) < memory {
+	c.fake.setMissingID(&identifier, "idmp")
+	if before, known := c.identifiers[identifier]; known && e.received.Sub(before) < keyRetention {
 		again := invalid("", "An event already exists with identifier %s.", identifier)
 		again.header = http.Header{"Stripe-Should-Retry": {"false"}}
 		return again
@@ -80,12 +83,13 @@ func (c *call) createMeterEvent() answer {
 		c.events = append(c.events, e)
 		c.fake.watchThresholds(c.account, e.customer)
 	}
-	return found(object{
+	return okAnswer(object{
 		"object": "billing.meter_event", "event_name": e.meter.EventName, "identifier": identifier, "livemode": c.livemode(),
 		"created": e.received.Unix(), "timestamp": e.at.Unix(), "payload": c.pairs("payload"),
 	})
 }
 
+// readEvent returns the meter event that the call reports, or an error.
 func (c *call) readEvent() (event, *answer) {
 	problem := func(param, format string, args ...any) (event, *answer) {
 		a := invalid(param, format, args...)
@@ -106,7 +110,7 @@ func (c *call) readEvent() (event, *answer) {
 	if err != nil {
 		return problem("payload", "The value in the event payload %v.", err)
 	}
-	at, err := readTime(c.form.Get("timestamp"), c.fake.at(c.account, customer))
+	at, err := readTime(c.form.Get("timestamp"), c.fake.customerTime(c.account, customer))
 	if err == nil { // with a test clock, too: Stripe does not document which clock applies
 		_, err = readTime(strconv.FormatInt(at.Unix(), 10), c.fake.now())
 	}
@@ -116,6 +120,7 @@ func (c *call) readEvent() (event, *answer) {
 	return event{m, customer, value, at, c.fake.now()}, nil
 }
 
+// readValue parses the value of an event. Only an account with decimals accepts decimals.
 func readValue(text string, decimals bool) (metering.Decimal, error) {
 	value, err := metering.ParseDecimal(text)
 	switch {
@@ -134,6 +139,7 @@ func digits(value metering.Decimal) int {
 	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }
 
+// readTime parses the time of an event. Without a text, it is now.
 func readTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return now.Truncate(time.Second), nil
@@ -203,6 +209,7 @@ func (a *account) windows(m *Meter, customer string) []window {
 	return all
 }
 
+// window returns the length of the windows in which the meter counts.
 func (m *Meter) window() time.Duration {
 	if m.EventTimeWindow == "day" {
 		return 24 * time.Hour
@@ -223,6 +230,7 @@ func (a *account) windowed(m *Meter, customer string, start, end time.Time) mete
 	return total
 }
 
+// listEventSummaries handles GET /v1/billing/meters/{id}/event_summaries.
 func (c *call) listEventSummaries() answer {
 	id := c.request.PathValue("id")
 	m := c.meter(id)
@@ -238,7 +246,7 @@ func (c *call) listEventSummaries() answer {
 	if err1 != nil || err2 != nil || start%60 != 0 || end%60 != 0 || end <= start {
 		return invalid("start_time", "start_time and end_time must be aligned with minute boundaries.")
 	}
-	seen := c.seen()
+	seen := c.summarizedAccount()
 	if !slices.ContainsFunc(seen.events, func(e event) bool { return e.meter == m && e.customer == customer }) {
 		return c.page(nil)
 	}
@@ -249,9 +257,9 @@ func (c *call) listEventSummaries() answer {
 	}})
 }
 
-// seen returns the account with the meter events that summaries include. In the mode Stale, summaries lack the
-// newest events: https://docs.stripe.com/api/billing/meter-event-summary
-func (c *call) seen() *account {
+// summarizedAccount returns the account with the meter events that summaries include. In the mode Stale, it returns a
+// copy without the newest events: https://docs.stripe.com/api/billing/meter-event-summary
+func (c *call) summarizedAccount() *account {
 	if c.mode != Stale {
 		return c.account
 	}

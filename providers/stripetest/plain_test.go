@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// plain returns a fake at noon on 10 March. cus_1 pays 2.5 cents per call in sub_1, for the whole of March.
-// price_better is 2 cents per call.
+// plain returns a fake with one subscription, at noon on 10 March. cus_1 pays 2.5 cents per call in sub_1, for the
+// whole of March. price_better is 2 cents per call. Each change edits the seed.
 func plain(t *testing.T, change ...func(*stripetest.Seed)) bundle {
 	t.Helper()
 	validate, err := validator()
@@ -42,8 +42,8 @@ func plain(t *testing.T, change ...func(*stripetest.Seed)) bundle {
 	return bundle{fake, t, server.URL}
 }
 
-// used reports a number of calls at an instant.
-func (b bundle) used(calls int, at time.Time) {
+// reportCalls reports a number of calls at an instant.
+func (b bundle) reportCalls(calls int, at time.Time) {
 	b.t.Helper()
 	require.Equal(b.t, 200, b.event("calls", fmt.Sprint(calls), at, "").status)
 }
@@ -59,8 +59,8 @@ func (b bundle) read(path string) map[string]any {
 	return answered.body
 }
 
-// all returns the objects on the first page of a list.
-func (b bundle) all(path string) (all []map[string]any) {
+// firstPage returns the objects on the first page of a list.
+func (b bundle) firstPage(path string) (all []map[string]any) {
 	b.t.Helper()
 	for _, o := range b.read(path)["data"].([]any) {
 		all = append(all, o.(map[string]any))
@@ -83,35 +83,35 @@ func fields(all []map[string]any, names ...string) (texts []string) {
 // invoices returns the reason, status and total of the invoices of sub_1, oldest first.
 func (b bundle) invoices() (texts []string) {
 	b.t.Helper()
-	all := b.all("/v1/invoices?subscription=sub_1&limit=100")
+	all := b.firstPage("/v1/invoices?subscription=sub_1&limit=100")
 	for n := range all {
 		texts = append(texts, fields(all[len(all)-1-n:len(all)-n], "billing_reason", "status", "total")...)
 	}
 	return texts
 }
 
-// newest returns the latest invoice of sub_1.
-func (b bundle) newest() map[string]any {
+// newestInvoice returns the latest invoice of sub_1.
+func (b bundle) newestInvoice() map[string]any {
 	b.t.Helper()
-	return b.all("/v1/invoices?subscription=sub_1&limit=1")[0]
+	return b.firstPage("/v1/invoices?subscription=sub_1&limit=1")[0]
 }
 
 // lines returns the quantity and the amount of each line of an invoice.
 func (b bundle) lines(invoice any) []string {
 	b.t.Helper()
-	return fields(b.all(fmt.Sprintf("/v1/invoices/%s/lines?limit=100", invoice)), "quantity", "amount")
+	return fields(b.firstPage(fmt.Sprintf("/v1/invoices/%s/lines?limit=100", invoice)), "quantity", "amount")
 }
 
-// done posts alternating names and values, and requires success.
-func (b bundle) done(path string, form ...string) map[string]any {
+// mustPost posts alternating names and values, and returns the body of the response, which must be successful.
+func (b bundle) mustPost(path string, form ...string) map[string]any {
 	b.t.Helper()
 	answered := b.post(path, form...)
 	require.Equal(b.t, 200, answered.status, answered.message())
 	return answered.body
 }
 
-// modern posts with a newer API version. This version has parameters that the document of stripe-mock lacks.
-func (b bundle) modern(path string, form ...string) reply {
+// postModern posts with a newer API version. This version has parameters that the document of stripe-mock lacks.
+func (b bundle) postModern(path string, form ...string) reply {
 	b.t.Helper()
 	values := url.Values{}
 	for i := 0; i < len(form); i += 2 {

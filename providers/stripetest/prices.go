@@ -14,6 +14,7 @@ var (
 	wholePattern  = regexp.MustCompile(`^[0-9]{1,15}$`)
 )
 
+// createPrice handles POST /v1/prices.
 func (c *call) createPrice() answer {
 	if problem := c.priceProblem(); problem != nil {
 		return *problem
@@ -21,17 +22,18 @@ func (c *call) createPrice() answer {
 	p := c.readPrice()
 	p.ID = c.fake.id("price")
 	c.prices = append(c.prices, p)
-	return found(c.priceObject(p, c.view()))
+	return okAnswer(c.priceObject(p, c.view()))
 }
 
+// readPrice returns the price that the call creates. priceProblem validates the call.
 func (c *call) readPrice() *Price {
 	p := &Price{
 		LookupKey: c.form.Get("lookup_key"), Metadata: c.pairs("metadata"), Currency: c.form.Get("currency"),
 		UnitAmount: c.unitAmount(), UsageType: c.form.Get("recurring[usage_type]"),
 		Meter: c.form.Get("recurring[meter]"), AggregateUsage: c.form.Get("recurring[aggregate_usage]"),
 	}
-	otherwise(&p.UsageType, "licensed")
-	otherwise(&p.AggregateUsage, "sum")
+	setDefault(&p.UsageType, "licensed")
+	setDefault(&p.AggregateUsage, "sum")
 	p.TiersMode, p.DivideRound = c.form.Get("tiers_mode"), c.form.Get("transform_quantity[round]")
 	p.DivideBy, _ = strconv.ParseInt(c.form.Get("transform_quantity[divide_by]"), 10, 64)
 	for n := 0; c.form.Has(fmt.Sprintf("tiers[%d][up_to]", n)); n++ {
@@ -49,6 +51,7 @@ func (c *call) decimal(field string) string {
 	return c.form.Get(field + "]")
 }
 
+// unitAmount returns the unit amount of the form, as a decimal in the smallest unit of the currency.
 func (c *call) unitAmount() string {
 	if decimal := c.form.Get("unit_amount_decimal"); decimal != "" {
 		return decimal
@@ -56,6 +59,7 @@ func (c *call) unitAmount() string {
 	return c.form.Get("unit_amount")
 }
 
+// priceProblem returns an error if the call cannot create a price.
 func (c *call) priceProblem() *answer {
 	var problem answer
 	meter, key := c.form.Get("recurring[meter]"), c.form.Get("lookup_key")
@@ -84,33 +88,37 @@ func (c *call) priceProblem() *answer {
 	return &problem
 }
 
+// updatePrice handles POST /v1/prices/{id}.
 func (c *call) updatePrice() answer {
 	p := c.price(c.request.PathValue("id"))
 	if p == nil {
 		return missing("price", c.request.PathValue("id"))
 	}
 	p.Inactive = c.form.Get("active") == "false"
-	return found(c.priceObject(p, c.view()))
+	return okAnswer(c.priceObject(p, c.view()))
 }
 
+// getPrice handles GET /v1/prices/{id}.
 func (c *call) getPrice() answer {
 	p := c.price(c.request.PathValue("id"))
 	if p == nil {
 		return missing("price", c.request.PathValue("id"))
 	}
-	return found(c.priceObject(p, c.view()))
+	return okAnswer(c.priceObject(p, c.view()))
 }
 
+// listPrices handles GET /v1/prices.
 func (c *call) listPrices() answer {
 	var all []object
 	for _, p := range c.prices {
-		if c.wants("active", strconv.FormatBool(!p.Inactive)) {
+		if c.matchesFilter("active", strconv.FormatBool(!p.Inactive)) {
 			all = append(all, c.priceObject(p, c.view()))
 		}
 	}
 	return c.page(all)
 }
 
+// priceObject returns the price in the form of the API.
 func (a *account) priceObject(p *Price, v view) object {
 	recurring := object{"interval": "month", "interval_count": max(1, p.Months), "usage_type": p.UsageType, "meter": nil, "aggregate_usage": nil}
 	switch {
@@ -145,6 +153,7 @@ func (a *account) priceObject(p *Price, v view) object {
 	return body
 }
 
+// tierObjects returns the tiers in the form of the API.
 func (p *Price) tierObjects() []object {
 	var all []object
 	for _, t := range p.Tiers {

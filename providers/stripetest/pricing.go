@@ -36,7 +36,7 @@ func (p *Price) parts(quantity metering.Decimal) []part {
 		return []part{{quantity: quantity, amount: decimalOf(halfUp(p.single(quantity)))}}
 	}
 	if p.TiersMode == "volume" {
-		n := slices.IndexFunc(p.Tiers, func(t Tier) bool { return t.holds(quantity) })
+		n := slices.IndexFunc(p.Tiers, func(t Tier) bool { return t.includes(quantity) })
 		return p.Tiers[n].parts(n+1, quantity)
 	}
 	var parts []part
@@ -46,7 +46,7 @@ func (p *Price) parts(quantity metering.Decimal) []part {
 			break
 		}
 		to := quantity
-		if !t.holds(quantity) {
+		if !t.includes(quantity) {
 			to = metering.MustDecimal(t.UpTo)
 		}
 		parts = append(parts, t.parts(n+1, to.Sub(from))...)
@@ -55,10 +55,10 @@ func (p *Price) parts(quantity metering.Decimal) []part {
 	return parts
 }
 
-// rest returns the parts of a quantity minus the parts of the quantity that is already billed. The tiers
-// continue after the invoice of a threshold:
+// remainingParts returns the parts of a quantity minus the parts of the billed quantity. After the invoice of a
+// threshold, the tiers continue from the billed quantity:
 // https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
-func (p *Price) rest(quantity, billed metering.Decimal) []part {
+func (p *Price) remainingParts(quantity, billed metering.Decimal) []part {
 	parts := p.parts(quantity)
 	if billed.IsZero() {
 		return parts
@@ -99,10 +99,12 @@ func (p *Price) transformed(quantity *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
-func (t Tier) holds(quantity metering.Decimal) bool {
+// includes reports whether the quantity is not above the tier.
+func (t Tier) includes(quantity metering.Decimal) bool {
 	return t.UpTo == "inf" || quantity.Cmp(metering.MustDecimal(t.UpTo)) <= 0
 }
 
+// parts returns the invoice lines for a quantity in the tier. n is the number of the tier, from 1.
 func (t Tier) parts(n int, quantity metering.Decimal) []part {
 	exact := new(big.Rat).Mul(rational(quantity.String()), rational(t.UnitAmount))
 	parts := []part{{tier: n, quantity: quantity, amount: notNegative(decimalOf(halfUp(exact)))}}
@@ -112,6 +114,7 @@ func (t Tier) parts(n int, quantity metering.Decimal) []part {
 	return parts
 }
 
+// notNegative returns x, or 0 if x is negative.
 func notNegative(x metering.Decimal) metering.Decimal {
 	if x.IsNegative() {
 		return metering.Whole(0)
@@ -163,6 +166,7 @@ func rational(decimal string) *big.Rat {
 // floor returns the greatest whole number that is at most x.
 func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
 
+// halfUp rounds to a whole number. A half is rounded up.
 func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }
 
 // decimalOf converts a whole number of any length. It does not use ParseDecimal, which limits the length.

@@ -33,7 +33,7 @@ func TestPriceDeterminesInvoiceTotal(t *testing.T) {
 				price.ID, price.Meter = "price_calls", "calls"
 				in.Prices[0] = price
 			})
-			b.used(quantity, noon)
+			b.reportCalls(quantity, noon)
 			b.advanceTo(april.Add(time.Hour))
 			in := b.State().Accounts[0].Invoices[0]
 			require.Equal(t, want, in.Total.String(), "%s of %d", name, quantity)
@@ -55,24 +55,24 @@ func TestEachReachedTierHasOwnInvoiceLines(t *testing.T) {
 		in.Prices[0].Tiers = []stripetest.Tier{{UpTo: "1000", FlatAmount: "900"}, {UpTo: "inf", UnitAmount: "3.6", FlatAmount: "0"}}
 	}
 	b := plain(t, tiered)
-	b.used(1031, noon)
+	b.reportCalls(1031, noon)
 	b.advanceTo(april)
-	id := b.newest()["id"].(string)
+	id := b.newestInvoice()["id"].(string)
 	require.Equal(t, []string{
 		"1000 × price_calls (Tier 1) 1000 0", "price_calls (Tier 1) 0 900", "31 × price_calls (Tier 2) 31 112", "price_calls (Tier 2) 0 0",
-	}, fields(b.all("/v1/invoices/"+id+"/lines"), "description", "quantity", "amount"))
-	require.EqualValues(t, 1012, b.newest()["total"])
-	require.Equal(t, []string{"si_1", "si_1", "si_1", "si_1"}, fields(b.all("/v1/invoices/"+id+"/lines"), "subscription_item"))
+	}, fields(b.firstPage("/v1/invoices/"+id+"/lines"), "description", "quantity", "amount"))
+	require.EqualValues(t, 1012, b.newestInvoice()["total"])
+	require.Equal(t, []string{"si_1", "si_1", "si_1", "si_1"}, fields(b.firstPage("/v1/invoices/"+id+"/lines"), "subscription_item"))
 	b.advanceTo(april.Add(time.Hour))
-	b.used(5, noon)
+	b.reportCalls(5, noon)
 	line := b.State().Accounts[0].Invoices[0].Lines
 	require.Equal(t, [2]string{"5", "0"}, [2]string{line[0].Late.String(), line[1].Late.String()}, "said once")
 
 	b = plain(t, tiered)
 	b.advanceTo(april)
-	draft := b.newest()["id"].(string)
+	draft := b.newestInvoice()["id"].(string)
 	require.Equal(t, []string{"0 0", "0 900"}, b.lines(draft), "though nothing was used")
-	b.used(1031, noon)
+	b.reportCalls(1031, noon)
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"1000 0", "0 900", "31 112", "0 0"}, b.lines(draft), "another tier than the draft's")
 }
@@ -80,13 +80,13 @@ func TestEachReachedTierHasOwnInvoiceLines(t *testing.T) {
 func TestTiersAreShownOnlyIfExpanded(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
-	product := b.made("/v1/products", "name", "API")
-	price := b.made("/v1/prices", "product", product, "currency", "usd", "recurring[interval]", "month", "recurring[usage_type]", "metered",
+	product := b.createObject("/v1/products", "name", "API")
+	price := b.createObject("/v1/prices", "product", product, "currency", "usd", "recurring[interval]", "month", "recurring[usage_type]", "metered",
 		"recurring[meter]", "calls", "billing_scheme", "tiered", "tiers_mode", "graduated",
 		"tiers[0][up_to]", "100", "tiers[0][flat_amount]", "500", "tiers[1][up_to]", "inf", "tiers[1][unit_amount_decimal]", "0.5")
-	b.done("/v1/subscription_items/si_1", "price", price)
+	b.mustPost("/v1/subscription_items/si_1", "price", price)
 	shown := func(query string) map[string]any {
-		return b.all("/v1/subscription_items?subscription=sub_1" + query)[0]["price"].(map[string]any)
+		return b.firstPage("/v1/subscription_items?subscription=sub_1" + query)[0]["price"].(map[string]any)
 	}
 	require.NotContains(t, shown(""), "tiers")
 	got := shown("&expand[]=data.price.tiers")
@@ -96,7 +96,7 @@ func TestTiersAreShownOnlyIfExpanded(t *testing.T) {
 		map[string]any{"up_to": nil, "flat_amount_decimal": nil, "unit_amount_decimal": "0.5"},
 	}, got["tiers"])
 
-	packages := b.done("/v1/prices", metered(product, "recurring[meter]", "calls", "transform_quantity[divide_by]", "60", "transform_quantity[round]", "up")...)
+	packages := b.mustPost("/v1/prices", metered(product, "recurring[meter]", "calls", "transform_quantity[divide_by]", "60", "transform_quantity[round]", "up")...)
 	require.Equal(t, map[string]any{"divide_by": 60.0, "round": "up"}, packages["transform_quantity"])
 }
 
@@ -118,6 +118,6 @@ func TestInvalidPriceIsRefused(t *testing.T) {
 	} {
 		require.Error(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Prices: []stripetest.Price{price}}), name)
 	}
-	product := b.made("/v1/products", "name", "API")
+	product := b.createObject("/v1/products", "name", "API")
 	require.Equal(t, 400, b.post("/v1/prices", metered(product, "billing_scheme", "tiered", "tiers_mode", "volume", "tiers[0][up_to]", "5", "tiers[0][unit_amount]", "1")...).status)
 }

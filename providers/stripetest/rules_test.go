@@ -117,7 +117,7 @@ func TestMeterEventIdentifierCanBeReusedAfterOneDay(t *testing.T) {
 	b.requireQuantity("10", "si_sum")
 }
 
-func TestACustomerIsBilledInOneCurrency(t *testing.T) {
+func TestCustomerIsBilledInOneCurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := func(customer string, prices ...string) error {

@@ -108,12 +108,13 @@ type Item struct {
 	Price string `json:"price"`
 }
 
+// credential is the account and the permissions of an API key.
 type credential struct {
 	account     *account
 	permissions []string // nil: all
 }
 
-// may reports whether the key has a permission. A write permission includes the read permission.
+// may reports whether the key has a permission. A key with a write permission also has the read permission.
 func (c credential) may(permission string) bool {
 	if c.permissions == nil || permission == "" {
 		return true
@@ -122,11 +123,13 @@ func (c credential) may(permission string) bool {
 	return slices.Contains(c.permissions, permission) || reading && slices.Contains(c.permissions, resource+"_write")
 }
 
+// forbidden returns the error for a key without the permission.
 func (c *call) forbidden(permission string) answer {
 	return refused(http.StatusForbidden, "", "", "The provided key '%s****' does not have the required permissions for this endpoint on account '%s'. "+
 		"Having the 'rak_%s' permission would allow this request to continue.", apiKey(c.request)[:8], c.ID, permission).notSaved()
 }
 
+// account holds the objects of one mode of an account.
 type account struct {
 	Account
 	clocks        []*clock
@@ -148,6 +151,7 @@ type account struct {
 	busy          map[string]bool
 }
 
+// serveSeed handles POST /_seed.
 func (f *Fake) serveSeed(w http.ResponseWriter, r *http.Request) {
 	var in Seed
 	if !decode(w, r, &in) {
@@ -171,13 +175,13 @@ func (f *Fake) Seed(in *Seed) error {
 	a := f.accountOf(&in.Account)
 	f.keys[in.Account.Key] = credential{a, in.Account.Permissions}
 	for i := range in.Customers {
-		f.name(&in.Customers[i].ID, "cus")
+		f.setMissingID(&in.Customers[i].ID, "cus")
 		if !a.hasCustomer(in.Customers[i].ID) {
 			a.customers = append(a.customers, in.Customers[i])
 		}
 	}
 	for i := range in.Products {
-		f.name(&in.Products[i].ID, "prod")
+		f.setMissingID(&in.Products[i].ID, "prod")
 		if a.product(in.Products[i].ID) == nil {
 			a.products = append(a.products, &product{in.Products[i].ID, in.Products[i].Name, true})
 		}
@@ -200,16 +204,18 @@ func (f *Fake) Seed(in *Seed) error {
 	return nil
 }
 
-func (f *Fake) name(id *string, prefix string) {
+// setMissingID sets an empty id to a new one.
+func (f *Fake) setMissingID(id *string, prefix string) {
 	if *id == "" {
 		*id = f.id(prefix)
 	}
 }
 
+// accountOf returns the account with the id and the mode of the key. It creates the account if it does not exist.
 func (f *Fake) accountOf(in *Account) *account {
-	f.name(&in.ID, "acct")
+	f.setMissingID(&in.ID, "acct")
 	for _, a := range f.accounts {
-		if a.ID == in.ID && a.livemode() == live(in.Key) {
+		if a.ID == in.ID && a.livemode() == isLiveKey(in.Key) {
 			return a
 		}
 	}
@@ -221,10 +227,13 @@ func (f *Fake) accountOf(in *Account) *account {
 	return a
 }
 
-func (a *account) livemode() bool { return live(a.Key) }
+// livemode reports whether the account is in live mode.
+func (a *account) livemode() bool { return isLiveKey(a.Key) }
 
-func live(key string) bool { return strings.Contains(key, "_live_") }
+// isLiveKey reports whether a key is for live mode.
+func isLiveKey(key string) bool { return strings.Contains(key, "_live_") }
 
+// hasCustomer reports whether the account has a customer with the id.
 func (a *account) hasCustomer(id string) bool {
 	for _, c := range a.customers {
 		if c.ID == id {
@@ -234,13 +243,14 @@ func (a *account) hasCustomer(id string) bool {
 	return false
 }
 
+// addMeter adds a meter of the seed, with defaults for missing fields.
 func (f *Fake) addMeter(a *account, in *Meter) error {
-	f.name(&in.ID, "mtr")
-	otherwise(&in.EventName, in.ID)
-	otherwise(&in.Formula, "sum")
-	otherwise(&in.CustomerKey, "stripe_customer_id")
-	otherwise(&in.ValueKey, "value")
-	otherwise(&in.Status, "active")
+	f.setMissingID(&in.ID, "mtr")
+	setDefault(&in.EventName, in.ID)
+	setDefault(&in.Formula, "sum")
+	setDefault(&in.CustomerKey, "stripe_customer_id")
+	setDefault(&in.ValueKey, "value")
+	setDefault(&in.Status, "active")
 	if a.meter(in.ID) != nil {
 		return nil
 	}
@@ -251,12 +261,13 @@ func (f *Fake) addMeter(a *account, in *Meter) error {
 	return nil
 }
 
+// addPrice adds a price of the seed, with defaults for missing fields.
 func (f *Fake) addPrice(a *account, in *Price) error {
-	f.name(&in.ID, "price")
-	otherwise(&in.Currency, "usd")
-	otherwise(&in.UnitAmount, "1")
-	otherwise(&in.UsageType, "metered")
-	otherwise(&in.AggregateUsage, "sum")
+	f.setMissingID(&in.ID, "price")
+	setDefault(&in.Currency, "usd")
+	setDefault(&in.UnitAmount, "1")
+	setDefault(&in.UsageType, "metered")
+	setDefault(&in.AggregateUsage, "sum")
 	if _, err := metering.ParseDecimal(in.UnitAmount); err != nil {
 		return fmt.Errorf("price %s: unit_amount_decimal %w", in.ID, err)
 	}
@@ -272,13 +283,14 @@ func (f *Fake) addPrice(a *account, in *Price) error {
 	return nil
 }
 
+// addSubscription adds a subscription of the seed, with defaults for missing fields.
 func (f *Fake) addSubscription(a *account, in *Subscription) error {
-	f.name(&in.ID, "sub")
-	otherwise(&in.BillingMode, "classic")
+	f.setMissingID(&in.ID, "sub")
+	setDefault(&in.BillingMode, "classic")
 	if in.TrialEnd > f.now().Unix() {
-		otherwise(&in.Status, "trialing")
+		setDefault(&in.Status, "trialing")
 	}
-	otherwise(&in.Status, "active")
+	setDefault(&in.Status, "active")
 	if in.Start == 0 && in.End == 0 {
 		now := f.now()
 		start := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -294,7 +306,7 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 		return fmt.Errorf("subscription %s: no customer %s", in.ID, in.Customer)
 	}
 	for i := range in.Items {
-		f.name(&in.Items[i].ID, "si")
+		f.setMissingID(&in.Items[i].ID, "si")
 		if a.price(in.Items[i].Price) == nil {
 			return fmt.Errorf("subscription %s: no price %s", in.ID, in.Items[i].Price)
 		}
@@ -311,7 +323,7 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	return nil
 }
 
-// months returns the number of months in a subscription's periods. The first price of the subscription sets it.
+// months returns the number of months in a subscription's periods, which its first price decides.
 func (a *account) months(in *Subscription) int {
 	if len(in.Items) == 0 {
 		return 1
@@ -333,12 +345,14 @@ func (a *account) conflictingCurrency(in *Subscription) string {
 	return ""
 }
 
-func otherwise(value *string, standard string) {
+// setDefault sets an empty value to standard.
+func setDefault(value *string, standard string) {
 	if *value == "" {
 		*value = standard
 	}
 }
 
+// meter returns the meter with an id, or nil.
 func (a *account) meter(id string) *Meter {
 	for _, m := range a.meters {
 		if m.ID == id {
@@ -348,6 +362,7 @@ func (a *account) meter(id string) *Meter {
 	return nil
 }
 
+// price returns the price with an id, or nil.
 func (a *account) price(id string) *Price {
 	for _, p := range a.prices {
 		if p.ID == id {
@@ -357,6 +372,7 @@ func (a *account) price(id string) *Price {
 	return nil
 }
 
+// subscription returns the subscription with an id, or nil.
 func (a *account) subscription(id string) *subscription {
 	for _, s := range a.subscriptions {
 		if s.ID == id {
@@ -366,6 +382,7 @@ func (a *account) subscription(id string) *subscription {
 	return nil
 }
 
+// item returns the subscription and the price of an item; nil if the item does not exist.
 func (a *account) item(id string) (*subscription, *Price) {
 	for _, s := range a.subscriptions {
 		for _, i := range s.Items {

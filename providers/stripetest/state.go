@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// State is the state of a fake.
+// State is the content of GET /_state.
 type State struct {
 	Now      time.Time      `json:"now"`
 	Accounts []AccountState `json:"accounts"`
@@ -86,15 +86,16 @@ type LineState struct {
 	Currency    string            `json:"currency"`
 }
 
+// serveState handles GET /_state.
 func (f *Fake) serveState(w http.ResponseWriter, _ *http.Request) {
 	encode(w, http.StatusOK, f.State())
 }
 
-// State returns the state of the fake.
+// State returns the state of the fake, after it has ended the periods and finalized the invoices that are due.
 func (f *Fake) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle()
+	f.processDue()
 	state := State{Now: f.now(), Accounts: []AccountState{}, Requests: append([]Request{}, f.requests...)}
 	for _, a := range f.accounts {
 		state.Accounts = append(state.Accounts, a.state())
@@ -106,7 +107,7 @@ func (f *Fake) State() State {
 func (f *Fake) Quantity(item string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle()
+	f.processDue()
 	for _, a := range f.accounts {
 		if s, price := a.item(item); s != nil {
 			u := a.spanOf(s, Item{item, price.ID}, s.start, s.end)
@@ -121,15 +122,16 @@ func (f *Fake) Quantity(item string) metering.Decimal {
 func (f *Fake) Total(id string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle()
+	f.processDue()
 	for _, a := range f.accounts {
 		if in := a.invoice(id); in != nil {
-			return total(a.counted(in))
+			return totalAmount(a.countedLines(in))
 		}
 	}
 	return metering.Decimal{}
 }
 
+// state returns the state of the account for tests.
 func (a *account) state() AccountState {
 	state := AccountState{
 		ID: a.ID, Livemode: a.livemode(), Customers: []CustomerState{}, Invoices: []InvoiceState{}, Pending: a.pending(),
@@ -138,7 +140,7 @@ func (a *account) state() AccountState {
 	for _, c := range a.customers {
 		customer := CustomerState{ID: c.ID, Items: []ItemState{}}
 		for _, s := range a.subscriptions {
-			if s.Customer == c.ID && s.live() {
+			if s.Customer == c.ID && s.runs() {
 				customer.Items = append(customer.Items, a.itemStates(s)...)
 			}
 		}
@@ -150,11 +152,12 @@ func (a *account) state() AccountState {
 	return state
 }
 
+// itemStates returns the usage of a subscription in the current period, for each item.
 func (a *account) itemStates(s *subscription) []ItemState {
 	var items []ItemState
 	for _, u := range a.spansOf(s, s.start, s.end) {
 		item := ItemState{Subscription: s.ID, PeriodStart: s.start, PeriodEnd: s.end, Meter: u.price.Meter, LineState: u.lines[0].state()}
-		item.Quantity, item.Amount = used(u.lines), total(u.lines)
+		item.Quantity, item.Amount = totalQuantity(u.lines), totalAmount(u.lines)
 		if m := a.meter(u.price.Meter); m != nil && m.EventTimeWindow != "" {
 			for _, w := range a.windows(m, s.Customer) {
 				item.Windows = append(item.Windows, WindowState{w.start, w.value})
@@ -165,6 +168,7 @@ func (a *account) itemStates(s *subscription) []ItemState {
 	return items
 }
 
+// pending returns the invoice items that are on no invoice.
 func (a *account) pending() []PendingState {
 	pending := []PendingState{}
 	for _, i := range a.invoiceItems {
@@ -175,6 +179,7 @@ func (a *account) pending() []PendingState {
 	return pending
 }
 
+// state returns the state of an invoice line.
 func (l line) state() LineState {
 	state := LineState{Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
 	if l.invoiceItem != nil {
@@ -185,11 +190,12 @@ func (l line) state() LineState {
 	return state
 }
 
+// invoiceState returns the state of an invoice and its lines.
 func (a *account) invoiceState(in *invoice) InvoiceState {
-	lines := a.counted(in)
+	lines := a.countedLines(in)
 	state := InvoiceState{
 		ID: in.id, Customer: in.customer, Subscription: in.subscriptionID(), Status: in.status(), Reason: in.reason,
-		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
+		PeriodStart: in.start, PeriodEnd: in.end, Total: totalAmount(lines), Lines: []LineState{},
 		Collection: cmp.Or(in.collection, "charge_automatically"), DaysUntilDue: in.daysUntilDue, AutoAdvance: in.autoAdvance,
 	}
 	var reported *span // the first line of a span has the late usage of the whole span
@@ -203,10 +209,10 @@ func (a *account) invoiceState(in *invoice) InvoiceState {
 	return state
 }
 
-// late returns the usage of a span that its invoice does not bill.
+// late returns the usage in a span that the span's invoice does not bill.
 func (a *account) late(in *invoice, u *span) metering.Decimal {
 	late := a.usage(in.subscription, u.item, u.price, u.start, u.end).Sub(u.before)
-	for _, l := range a.counted(in) {
+	for _, l := range a.countedLines(in) {
 		if l.span == u {
 			late = late.Sub(l.quantity)
 		}

@@ -142,6 +142,7 @@ func New(options Options) *Fake {
 	return f
 }
 
+// ServeHTTP serves the API of Stripe and the endpoints for tests.
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.routes.ServeHTTP(w, r) }
 
 // Now returns the fake's time.
@@ -151,6 +152,7 @@ func (f *Fake) Now() time.Time {
 	return f.now()
 }
 
+// now returns the time of the fake. The caller has the lock.
 func (f *Fake) now() time.Time { return f.options.Now().Add(f.ahead).UTC() }
 
 // Advance advances the fake's clock. It ends the periods and finalizes the invoices that are then due.
@@ -159,9 +161,10 @@ func (f *Fake) Advance(d time.Duration) {
 	defer f.mu.Unlock()
 	f.note(step{Serial: f.serial, Advance: d})
 	f.ahead += d
-	f.settle()
+	f.processDue()
 }
 
+// serveClock handles POST /_clock, which advances the time of the fake.
 func (f *Fake) serveClock(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		AdvanceSeconds int64 `json:"advance_seconds"`
@@ -207,6 +210,7 @@ type call struct {
 	lagging time.Duration
 }
 
+// operation is the implementation of an endpoint.
 type operation func(*call) answer
 
 // answer is the response to a call. If unsaved is set, the call failed before the endpoint processed it, so
@@ -219,7 +223,8 @@ type answer struct {
 	replayed bool
 }
 
-func found(body any) answer { return answer{status: http.StatusOK, body: body} }
+// okAnswer returns a successful response with a body.
+func okAnswer(body any) answer { return answer{status: http.StatusOK, body: body} }
 
 // refused returns an error in Stripe's format. If code is empty, Stripe's error has no code either.
 func refused(status int, code, param, format string, args ...any) answer {
@@ -237,23 +242,28 @@ func refused(status int, code, param, format string, args ...any) answer {
 	return answer{status: status, body: map[string]any{"error": problem}}
 }
 
+// invalid returns the error for an invalid parameter.
 func invalid(param, format string, args ...any) answer {
 	return refused(http.StatusBadRequest, "", param, format, args...)
 }
 
+// missing returns the error for an object in the path that does not exist.
 func missing(what, id string) answer {
 	return refused(http.StatusNotFound, "resource_missing", "id", "No such %s: '%s'", what, id)
 }
 
+// notSaved returns the response with unsaved set.
 func (a answer) notSaved() answer {
 	a.unsaved = true
 	return a
 }
 
+// unknown returns the error for an unknown path.
 func (c *call) unknown() answer {
 	return refused(http.StatusNotFound, "", "", "Unrecognized request URL (%s: %s).", c.request.Method, c.request.URL.Path).notSaved()
 }
 
+// serve responds to a call of Stripe's API, and records the call in the list of requests and in the journal.
 func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -273,9 +283,9 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	again.Body = io.NopCloser(bytes.NewReader(body))
 
 	f.mu.Lock()
-	b, serial := f.take(r), f.serial
+	b, serial := f.takeBehaviour(r), f.serial
 	id := f.id("req")
-	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, to)
+	a := f.process(&call{fake: f, request: again, form: form, version: f.version(r)}, b, to)
 	f.noteCall(r, text, b, a, serial)
 	f.recordRequest(Request{f.now(), r.Method, r.URL.Path, text, r.Header.Get("Idempotency-Key"), a.status, a.replayed})
 	f.mu.Unlock()
@@ -290,6 +300,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	a.write(w)
 }
 
+// version returns the API version of a request.
 func (f *Fake) version(r *http.Request) string {
 	if f.options.APIVersion != "" {
 		return f.options.APIVersion
@@ -297,6 +308,7 @@ func (f *Fake) version(r *http.Request) string {
 	return r.Header.Get("Stripe-Version")
 }
 
+// recordRequest stores a request, and drops the oldest one if there are too many.
 func (f *Fake) recordRequest(r Request) {
 	f.requests = append(f.requests, r)
 	if len(f.requests) > maxRequests {
@@ -304,11 +316,12 @@ func (f *Fake) recordRequest(r Request) {
 	}
 }
 
-// work processes a call and applies its behaviour. It processes calls with the same idempotency key only once.
-// Like Stripe, it allows only one meter event at a time for a meter and customer.
-func (f *Fake) work(c *call, b Behaviour, to route) answer {
-	f.settle()
-	if b.early() {
+// process authenticates a call, runs the route's operation and returns the response, which depends on the behaviour.
+// Calls with the same idempotency key run the operation only once. Like Stripe, process allows only one meter event at
+// a time for a meter and customer.
+func (f *Fake) process(c *call, b Behaviour, to route) answer {
+	f.processDue()
+	if b.failsEarly() {
 		return b.answer()
 	}
 	key, ok := f.keys[apiKey(c.request)]
@@ -325,7 +338,7 @@ func (f *Fake) work(c *call, b Behaviour, to route) answer {
 		}
 	}
 	c.mode, c.lagging = b.Mode, time.Duration(b.LagSeconds)*time.Second
-	return c.once(func() answer { return c.alone(b, to.do) })
+	return c.runOnce(func() answer { return c.runExclusively(b, to.do) })
 }
 
 // apiKey returns the API key, in either form of https://docs.stripe.com/api/authentication.
@@ -336,9 +349,10 @@ func apiKey(r *http.Request) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
-// alone runs do while it holds the lock for the call's meter and customer, because Stripe allows one call at a
-// time for them: https://docs.stripe.com/rate-limits.
-func (c *call) alone(b Behaviour, do operation) answer {
+// runExclusively runs do while it holds the lock for the call's meter and customer. It returns an error if another call
+// holds the lock, because Stripe allows one call at a time: https://docs.stripe.com/rate-limits. It also applies the
+// delay and the failure of the behaviour.
+func (c *call) runExclusively(b Behaviour, do operation) answer {
 	if what := c.meterAndCustomer(); what != "" {
 		if c.busy[what] {
 			return lockTimeout()
@@ -358,7 +372,7 @@ func (c *call) alone(b Behaviour, do operation) answer {
 		case <-c.request.Context().Done():
 		}
 		c.fake.mu.Lock()
-		c.fake.settle()
+		c.fake.processDue()
 	}
 	if b.failing() && !b.Done {
 		return b.answer()
@@ -370,6 +384,7 @@ func (c *call) alone(b Behaviour, do operation) answer {
 	return a
 }
 
+// write writes the answer to the response.
 func (a answer) write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), a.header)
 	if a.replayed {
@@ -378,6 +393,7 @@ func (a answer) write(w http.ResponseWriter) {
 	encode(w, a.status, a.body)
 }
 
+// encode writes a response as JSON.
 func encode(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -389,6 +405,7 @@ func encode(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(text) // fails only if the client has disconnected
 }
 
+// decode reads the request's JSON body. If the body is invalid, decode writes the error response and returns false.
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
@@ -399,9 +416,9 @@ func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// relabel sets the metadata named in the call, and keeps the other metadata. It creates a new map, because
-// recorded events contain the previous map.
-func (c *call) relabel(metadata *map[string]string) {
+// updateMetadata sets the metadata fields that the call names, and keeps the other fields. An empty value deletes a
+// field. updateMetadata replaces the map, because recorded events contain the previous map.
+func (c *call) updateMetadata(metadata *map[string]string) {
 	changed := c.pairs("metadata")
 	if len(changed) == 0 {
 		return

@@ -36,6 +36,7 @@ var (
 	answers   = sync.OnceValues(openapi.Answers)
 )
 
+// bundle is a served fake.
 type bundle struct {
 	*stripetest.Fake
 	t   *testing.T
@@ -76,12 +77,14 @@ func setupWith(t *testing.T, journal io.ReadWriter) bundle {
 	return bundle{fake, t, server.URL}
 }
 
+// reply is a decoded response.
 type reply struct {
 	status int
 	header http.Header
 	body   map[string]any
 }
 
+// message returns the message of Stripe's error.
 func (r reply) message() string {
 	problem, _ := r.body["error"].(map[string]any)
 	return fmt.Sprint(problem["message"])
@@ -94,11 +97,13 @@ func (b bundle) call(method, path, form, idempotencyKey string) reply {
 	return b.callAs(key, method, path, form, idempotencyKey)
 }
 
+// callAs makes a call with another key.
 func (b bundle) callAs(key, method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
 	return b.callIn(older, key, method, path, form, idempotencyKey)
 }
 
+// callIn makes a call in an API version. In the version older, it validates the body of a successful response.
 func (b bundle) callIn(version, key, method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
@@ -142,6 +147,7 @@ func (b bundle) event(meter, value string, at time.Time, identifier string) repl
 	return b.call("POST", "/v1/billing/meter_events", form.Encode(), "")
 }
 
+// requireQuantity checks the usage of an item in its current period.
 func (b bundle) requireQuantity(want, item string) {
 	b.t.Helper()
 	require.Equal(b.t, want, b.Quantity(item).String(), item)
@@ -204,7 +210,7 @@ func TestWindowCutByPeriodEndIsBilledInNextPeriod(t *testing.T) {
 	b.requireQuantity("4", "si_cut")
 }
 
-func TestAPeriodIsInvoicedAnHourAfterItsEndAndNeverAgain(t *testing.T) {
+func TestPeriodIsInvoicedOnceOneHourAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Equal(t, 200, b.record("si_", "set", 41, march.Add(time.Second)).status)
@@ -318,6 +324,7 @@ func TestFakeIsControlledOverHTTP(t *testing.T) {
 	require.Equal(t, 200, b.event("calls", "1", noon, "b").status)
 }
 
+// get decodes the response of the fake's control interface.
 func (b bundle) get(path string, into any) {
 	b.t.Helper()
 	response, err := http.Get(b.url + path)
@@ -347,7 +354,7 @@ func TestInvalidControlRequestIsRefused(t *testing.T) {
 	require.Equal(t, 502, b.control("/_webhook", stripetest.Webhook{Type: "invoice.created", Object: "sub_1"}, nil))
 }
 
-func TestAWebhookIsDeliveredSigned(t *testing.T) {
+func TestDeliveredEventIsSigned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var body []byte

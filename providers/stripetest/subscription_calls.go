@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// listSubscriptions handles GET /v1/subscriptions.
 func (c *call) listSubscriptions() answer {
 	customer := c.form.Get("customer")
 	if customer != "" && !c.hasCustomer(customer) {
@@ -17,7 +18,7 @@ func (c *call) listSubscriptions() answer {
 		status := c.form.Get("status")
 		ended := s.Status == "canceled"
 		shown := status == s.Status || status == "all" || status == "ended" && ended || status == "" && !ended
-		if shown && c.wants("customer", s.Customer) {
+		if shown && c.matchesFilter("customer", s.Customer) {
 			all = append(all, c.subscriptionObject(s, c.view()))
 		}
 	}
@@ -25,14 +26,16 @@ func (c *call) listSubscriptions() answer {
 	return c.page(all)
 }
 
+// getSubscription handles GET /v1/subscriptions/{id}.
 func (c *call) getSubscription() answer {
 	s, problem := c.subscriptionInPath()
 	if problem != nil {
 		return *problem
 	}
-	return found(c.subscriptionObject(s, c.view()))
+	return okAnswer(c.subscriptionObject(s, c.view()))
 }
 
+// subscriptionInPath returns the subscription that the path names, or the error if there is none.
 func (c *call) subscriptionInPath() (*subscription, *answer) {
 	id := c.request.PathValue("id")
 	s := c.subscription(id)
@@ -53,7 +56,7 @@ func (c *call) createSubscription() answer {
 	if problem := c.subscriptionProblem(&in); problem != nil {
 		return *problem
 	}
-	now := c.fake.at(c.account, in.Customer).Truncate(time.Second)
+	now := c.fake.customerTime(c.account, in.Customer).Truncate(time.Second)
 	trialEnd, problem := c.trialEnd(now)
 	if problem != nil {
 		return *problem
@@ -65,17 +68,17 @@ func (c *call) createSubscription() answer {
 	if problem := c.readThreshold(&in); problem != nil {
 		return *problem
 	}
-	s := begin(in, now)
+	s := startSubscription(in, now)
 	c.subscriptions = append(c.subscriptions, s)
-	first := c.fake.draft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_create", start: s.start, end: s.start})
+	first := c.fake.addDraft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_create", start: s.start, end: s.start})
 	if first.status() == "draft" {
 		c.fake.finalize(c.account, first, s.start)
 	}
-	if first.status() == "open" && total(first.lines).IsZero() {
+	if first.status() == "open" && totalAmount(first.lines).IsZero() {
 		c.fake.conclude(c.account, first, "paid", s.start)
 	}
 	c.fake.emitSubscription(c.account, s, now, "customer.subscription.created")
-	return found(c.subscriptionObject(s, c.view()))
+	return okAnswer(c.subscriptionObject(s, c.view()))
 }
 
 // billingMode returns the billing mode of the call. The default is flexible since 2025-09-30:
@@ -86,11 +89,11 @@ func (c *call) billingMode() string {
 	if c.version >= "2025-09-30" {
 		standard = "flexible"
 	}
-	otherwise(&mode, standard)
+	setDefault(&mode, standard)
 	return mode
 }
 
-// trialEnd returns the end of the trial; zero if the call sets none.
+// trialEnd returns the end of the trial that the call sets, or the zero time if the call sets no trial.
 func (c *call) trialEnd(now time.Time) (time.Time, *answer) {
 	switch days, text := c.form.Get("trial_period_days"), c.form.Get("trial_end"); {
 	case text == "now":
@@ -114,6 +117,7 @@ func (c *call) trialEnd(now time.Time) (time.Time, *answer) {
 	return time.Time{}, nil
 }
 
+// readThreshold sets the subscription's billing threshold from the call. Without the parameter, it is unchanged.
 func (c *call) readThreshold(in *Subscription) *answer {
 	const field = "billing_thresholds[amount_gte]"
 	if !c.form.Has(field) {
@@ -129,8 +133,10 @@ func (c *call) readThreshold(in *Subscription) *answer {
 	return nil
 }
 
+// itemField returns the name of the field for the price of the n-th item.
 func itemField(n int) string { return "items[" + strconv.Itoa(n) + "][price]" }
 
+// subscriptionProblem returns an error if the call cannot create the subscription.
 func (c *call) subscriptionProblem(in *Subscription) *answer {
 	var problem answer
 	customer := slices.IndexFunc(c.customers, func(customer Customer) bool { return customer.ID == in.Customer })
@@ -155,6 +161,7 @@ func (c *call) subscriptionProblem(in *Subscription) *answer {
 	return &problem
 }
 
+// priceRefused returns the error for a price that does not exist or is inactive.
 func (c *call) priceRefused(field, price string) answer {
 	if c.price(price) == nil {
 		return refused(http.StatusBadRequest, "resource_missing", field, "No such price: '%s'", price)
@@ -162,15 +169,16 @@ func (c *call) priceRefused(field, price string) answer {
 	return invalid(field, "The price specified is inactive. This field only accepts active prices.")
 }
 
+// updateSubscription handles POST /v1/subscriptions/{id}.
 func (c *call) updateSubscription() answer {
 	s, problem := c.subscriptionInPath()
 	if problem != nil {
 		return *problem
 	}
-	if !s.live() {
+	if !s.runs() {
 		return invalid("", "A canceled subscription can only update its cancellation_details and metadata.")
 	}
-	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
+	now := c.fake.customerTime(c.account, s.Customer).Truncate(time.Second)
 	changes, problem := c.itemChanges(s)
 	if problem != nil {
 		return *problem
@@ -186,23 +194,24 @@ func (c *call) updateSubscription() answer {
 	if problem := c.readThreshold(&s.Subscription); problem != nil {
 		return *problem
 	}
-	c.fake.change(c.account, s, now, func() {
+	c.fake.changeSubscription(c.account, s, now, func() {
 		s.collection = collection
 		if !trialEnd.IsZero() {
 			s.trialEnd, s.end, s.anchor, s.renewals = trialEnd, trialEnd, trialEnd, 0
 		}
 		if c.form.Get("billing_cycle_anchor") == "now" {
-			c.fake.beginAnew(c.account, s, now)
+			c.fake.resetBillingAnchor(c.account, s, now)
 		}
 		c.changeItems(s, changes, now)
 		if c.form.Has("cancel_at_period_end") {
 			c.cancelLater(s, c.form.Get("cancel_at_period_end") == "true", now)
 		}
 	})
-	c.fake.settle() // ends the trial if it ends now
-	return found(c.subscriptionObject(s, c.view()))
+	c.fake.processDue() // ends the trial if it ends now
+	return okAnswer(c.subscriptionObject(s, c.view()))
 }
 
+// cancelLater sets whether the subscription is canceled at the end of its period.
 func (c *call) cancelLater(s *subscription, later bool, now time.Time) {
 	s.CancelAtPeriodEnd, s.canceledAt = later, time.Time{}
 	if later {
@@ -210,7 +219,7 @@ func (c *call) cancelLater(s *subscription, later bool, now time.Time) {
 	}
 }
 
-// newTrialEnd returns the new end of the trial; zero if the call does not change it.
+// newTrialEnd returns the new end of a running trial, or the zero time if the call does not change the trial.
 func (c *call) newTrialEnd(s *subscription, now time.Time) (time.Time, *answer) {
 	end, problem := c.trialEnd(now)
 	if problem == nil && !end.IsZero() && s.Status != "trialing" {
@@ -220,6 +229,7 @@ func (c *call) newTrialEnd(s *subscription, now time.Time) (time.Time, *answer) 
 	return end, problem
 }
 
+// newCollection returns the subscription's paused collection after the call.
 func (c *call) newCollection(s *subscription) (pausedCollection, *answer) {
 	const until = "pause_collection[resumes_at]"
 	if c.form.Has("pause_collection") { // without a value, collection resumes
@@ -245,16 +255,16 @@ func (c *call) newCollection(s *subscription) (pausedCollection, *answer) {
 // the last one: https://docs.stripe.com/api/subscriptions/cancel
 func (c *call) cancelSubscription() answer {
 	s, problem := c.subscriptionInPath()
-	if problem != nil || !s.live() {
+	if problem != nil || !s.runs() {
 		return missing("subscription", c.request.PathValue("id"))
 	}
-	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
+	now := c.fake.customerTime(c.account, s.Customer).Truncate(time.Second)
 	in := &invoice{customer: s.Customer, subscription: s, reason: "manual", start: s.start, end: now} // assumed reason
 	in.spans = c.spansOf(s, s.start, now)
 	c.fake.endSubscription(c.account, s, now)
 	if c.form.Get("invoice_now") == "true" {
-		c.fake.draft(c.account, in)
-		c.fake.finishLast(c.account, in)
+		c.fake.addDraft(c.account, in)
+		c.fake.finalizeLastInvoice(c.account, in)
 	}
-	return found(c.subscriptionObject(s, c.view()))
+	return okAnswer(c.subscriptionObject(s, c.view()))
 }

@@ -1,7 +1,8 @@
 package stripetest
 
+// getAccount handles GET /v1/account.
 func (c *call) getAccount() answer {
-	return found(object{"object": "account", "id": c.ID, "country": "US", "default_currency": "usd"})
+	return okAnswer(object{"object": "account", "id": c.ID, "country": "US", "default_currency": "usd"})
 }
 
 // embeddedItems is the maximum number of items in a subscription object. If there are more, has_more is true.
@@ -11,6 +12,7 @@ const embeddedItems = 10
 // https://docs.stripe.com/changelog/basil/2025-06-30/billing-mode
 const billingModes = "2025-06-30"
 
+// subscriptionObject returns the subscription in the form of the API.
 func (a *account) subscriptionObject(s *subscription, v view) object {
 	body := object{
 		"object": "subscription", "id": s.ID, "customer": s.Customer, "status": s.Status, "livemode": a.livemode(),
@@ -37,6 +39,7 @@ func (a *account) subscriptionObject(s *subscription, v view) object {
 	return body
 }
 
+// thresholds returns the billing thresholds in the form of the API, or nil.
 func (s *subscription) thresholds() any {
 	if !s.BillingThresholds {
 		return nil
@@ -48,6 +51,7 @@ func (s *subscription) thresholds() any {
 	return object{"amount_gte": amount, "reset_billing_cycle_anchor": s.ResetAnchor}
 }
 
+// listItems handles GET /v1/subscription_items.
 func (c *call) listItems() answer {
 	s := c.subscription(c.form.Get("subscription"))
 	if s == nil {
@@ -56,6 +60,7 @@ func (c *call) listItems() answer {
 	return c.page(c.itemObjects(s, c.view()))
 }
 
+// itemObjects returns the items in the form of the API.
 func (a *account) itemObjects(s *subscription, v view) []object {
 	var all []object
 	for _, i := range s.Items {
@@ -64,6 +69,7 @@ func (a *account) itemObjects(s *subscription, v view) []object {
 	return all
 }
 
+// itemObject returns the item in the form of the API.
 func (a *account) itemObject(s *subscription, i Item, v view) object {
 	body := object{
 		"object": "subscription_item", "id": i.ID, "subscription": s.ID, "created": s.Start,

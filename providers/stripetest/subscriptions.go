@@ -6,6 +6,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// subscription is a subscription with the state of its current period.
 type subscription struct {
 	Subscription
 	start, end time.Time
@@ -41,20 +42,21 @@ func newSubscription(in Subscription) *subscription {
 	return s
 }
 
-// begin returns a subscription with a first period that begins at start. The period lasts one month or, with a
-// trial, until the end of the trial.
-func begin(in Subscription, start time.Time) *subscription {
+// startSubscription returns a subscription with a first period that begins at start. The period lasts one month or,
+// with a trial, until the end of the trial.
+func startSubscription(in Subscription, start time.Time) *subscription {
 	in.Start, in.End = start.Unix(), in.TrialEnd
 	if in.TrialEnd != 0 {
 		return newSubscription(in)
 	}
 	s := newSubscription(in)
-	s.turnOver(start)
+	s.restartCycle(start)
 	s.End = s.end.Unix()
 	return s
 }
 
-func (s *subscription) live() bool {
+// runs reports whether the subscription has current periods, which bill usage.
+func (s *subscription) runs() bool {
 	return s.Status == "active" || s.Status == "trialing" || s.Status == "past_due"
 }
 
@@ -72,8 +74,8 @@ func (s *subscription) pauseBehavior(at time.Time) string {
 	return s.collection.behavior
 }
 
-// turnOver begins a period and moves the anchor to its start.
-func (s *subscription) turnOver(at time.Time) {
+// restartCycle begins a period and moves the anchor to its start.
+func (s *subscription) restartCycle(at time.Time) {
 	s.end, s.anchor, s.renewals = at, at, 0
 	s.renew()
 }
@@ -89,12 +91,12 @@ func (s *subscription) renew() {
 	s.billed = map[string]metering.Decimal{}
 }
 
-// settle creates and finalizes the invoices that are due, and creates the error reports.
-func (f *Fake) settle() {
+// processDue ends the periods that are over, and creates and finalizes the invoices and error reports that are due.
+func (f *Fake) processDue() {
 	for _, a := range f.accounts {
 		for _, s := range a.subscriptions {
-			now := f.at(a, s.Customer)
-			for s.live() && !now.Before(s.end) {
+			now := f.customerTime(a, s.Customer)
+			for s.runs() && !now.Before(s.end) {
 				f.note(step{Serial: f.serial})
 				f.endPeriod(a, s)
 			}
@@ -104,20 +106,20 @@ func (f *Fake) settle() {
 	}
 }
 
-// endPeriod creates the invoice of a period that is over, and begins the next period. The invoice of a
-// trial costs nothing. A subscription that ends has an invoice of its last period too:
+// endPeriod creates the invoice of a period that is over. It then begins the next period, or ends the subscription if a
+// call has canceled it for the period's end. The invoice of a trial costs nothing. The last period has an invoice too:
 // https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
 func (f *Fake) endPeriod(a *account, s *subscription) {
 	at := s.end
 	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_cycle", start: s.start, end: at, spans: a.spansOf(s, s.start, at)}
 	if s.CancelAtPeriodEnd {
 		f.endSubscription(a, s, at)
-		f.draft(a, in)
-		f.finishLast(a, in)
+		f.addDraft(a, in)
+		f.finalizeLastInvoice(a, in)
 		return
 	}
-	f.change(a, s, at, func() {
-		f.draft(a, in)
+	f.changeSubscription(a, s, at, func() {
+		f.addDraft(a, in)
 		s.renew()
 		if s.Status == "trialing" {
 			s.Status = "active"
@@ -125,15 +127,16 @@ func (f *Fake) endPeriod(a *account, s *subscription) {
 	})
 }
 
-// beginAnew invoices the usage until now, at the current prices, and begins a period:
+// resetBillingAnchor invoices the usage until now, at the current prices, and begins a period:
 // https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
-func (f *Fake) beginAnew(a *account, s *subscription, now time.Time) {
-	f.draft(a, &invoice{
+func (f *Fake) resetBillingAnchor(a *account, s *subscription, now time.Time) {
+	f.addDraft(a, &invoice{
 		customer: s.Customer, subscription: s, reason: "subscription_update", start: s.start, end: now, spans: a.spansOf(s, s.start, now),
 	})
-	s.turnOver(now)
+	s.restartCycle(now)
 }
 
+// endSubscription ends a subscription, and creates the event.
 func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {
 	s.Status, s.endedAt = "canceled", at
 	if s.canceledAt.IsZero() {
@@ -142,8 +145,8 @@ func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {
 	f.emitSubscription(a, s, at, "customer.subscription.deleted")
 }
 
-// finishLast finalizes a subscription's last invoice if the account has the setting FinalAtOnce.
-func (f *Fake) finishLast(a *account, in *invoice) {
+// finalizeLastInvoice finalizes a subscription's last invoice if the account has the setting FinalAtOnce.
+func (f *Fake) finalizeLastInvoice(a *account, in *invoice) {
 	if a.FinalAtOnce && in.status() == "draft" && in.autoAdvance {
 		f.finalize(a, in, in.created)
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// swapped is the time at which the tests change the price of sub_1.
 var swapped = noon.AddDate(0, 0, 6)
 
+// flexible gives sub_1 the flexible billing mode.
 func flexible(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = "flexible" }
 
 // TestPriceSwapInClassicModeBillsNoEarlierUsage checks that usage from before the change is not billed in classic mode:
@@ -18,25 +20,25 @@ func flexible(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = "flexible
 func TestPriceSwapInClassicModeBillsNoEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
-	b.used(100, noon)
+	b.reportCalls(100, noon)
 	b.advanceTo(swapped)
-	s := b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better")
+	s := b.mustPost("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better")
 	item := s["items"].(map[string]any)["data"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{"si_1", "price_better"}, []any{item["id"], item["price"].(map[string]any)["id"]})
-	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // from before the change; never billed
-	was := b.all("/v1/events?type=customer.subscription.updated")[0]["data"].(map[string]any)["previous_attributes"].(map[string]any)
+	b.reportCalls(40, swapped)
+	b.reportCalls(7, swapped.Add(-time.Second)) // from before the change; never billed
+	was := b.firstPage("/v1/events?type=customer.subscription.updated")[0]["data"].(map[string]any)["previous_attributes"].(map[string]any)
 	require.Len(t, was, 1)
 	item = was["items"].(map[string]any)["data"].([]any)[0].(map[string]any)
 	require.Equal(t, "price_calls", item["price"].(map[string]any)["id"], "its event says what the price was")
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_cycle open 80"}, b.invoices())
-	line := b.all("/v1/invoices/" + b.newest()["id"].(string) + "/lines")[0]
+	line := b.firstPage("/v1/invoices/" + b.newestInvoice()["id"].(string) + "/lines")[0]
 	require.Equal(t, map[string]any{"start": float64(swapped.Unix()), "end": float64(april.Unix())}, line["period"])
 
-	b.used(10, april.Add(time.Hour))
+	b.reportCalls(10, april.Add(time.Hour))
 	b.advanceTo(april.AddDate(0, 1, 0).Add(time.Hour))
-	require.Equal(t, []string{"10 20"}, b.lines(b.newest()["id"]), "a whole period again")
+	require.Equal(t, []string{"10 20"}, b.lines(b.newestInvoice()["id"]), "a whole period again")
 }
 
 // TestPriceSwapInFlexibleModeBillsEarlierUsage checks that an invoice item bills the usage reported before the change
@@ -44,18 +46,18 @@ func TestPriceSwapInClassicModeBillsNoEarlierUsage(t *testing.T) {
 func TestPriceSwapInFlexibleModeBillsEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t, flexible)
-	b.used(100, noon)
+	b.reportCalls(100, noon)
 	b.advanceTo(swapped)
-	b.done("/v1/subscription_items/si_1", "price", "price_better")
-	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // reported too late for the segment
-	require.Equal(t, []string{"100 250"}, fields(b.all("/v1/invoiceitems?pending=true"), "quantity", "amount"))
+	b.mustPost("/v1/subscription_items/si_1", "price", "price_better")
+	b.reportCalls(40, swapped)
+	b.reportCalls(7, swapped.Add(-time.Second)) // reported too late for the segment
+	require.Equal(t, []string{"100 250"}, fields(b.firstPage("/v1/invoiceitems?pending=true"), "quantity", "amount"))
 	b.advanceTo(april.Add(time.Hour))
-	lines := b.all("/v1/invoices/" + b.newest()["id"].(string) + "/lines")
+	lines := b.firstPage("/v1/invoices/" + b.newestInvoice()["id"].(string) + "/lines")
 	require.Equal(t, []string{"40 80 subscription si_1", "100 250 invoiceitem si_1"}, fields(lines, "quantity", "amount", "type", "subscription_item"))
 	require.Equal(t, "price_calls", lines[1]["price"].(map[string]any)["id"])
 	require.Equal(t, map[string]any{"start": float64(march.Unix()), "end": float64(swapped.Unix())}, lines[1]["period"])
-	require.EqualValues(t, 330, b.newest()["total"])
+	require.EqualValues(t, 330, b.newestInvoice()["total"])
 }
 
 func TestProrationBehaviorDecidesWhenEarlierUsageIsBilled(t *testing.T) {
@@ -66,9 +68,9 @@ func TestProrationBehaviorDecidesWhenEarlierUsageIsBilled(t *testing.T) {
 		"none":              {"subscription_cycle open 0"},
 	} {
 		b := plain(t, flexible)
-		b.used(100, noon)
+		b.reportCalls(100, noon)
 		b.advanceTo(swapped)
-		b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "proration_behavior", behavior)
+		b.mustPost("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "proration_behavior", behavior)
 		b.advanceTo(april.Add(time.Hour))
 		require.Equal(t, want, b.invoices(), behavior)
 	}
@@ -79,11 +81,11 @@ func TestProrationBehaviorDecidesWhenEarlierUsageIsBilled(t *testing.T) {
 func TestPriceSwapThatBeginsPeriodBillsEarlierUsage(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
-	b.used(100, noon)
+	b.reportCalls(100, noon)
 	b.advanceTo(swapped)
-	b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "billing_cycle_anchor", "now")
-	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // reported while its invoice is a draft
+	b.mustPost("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "billing_cycle_anchor", "now")
+	b.reportCalls(40, swapped)
+	b.reportCalls(7, swapped.Add(-time.Second)) // reported while its invoice is a draft
 	b.advanceTo(swapped.AddDate(0, 1, 0).Add(time.Hour))
 	require.Equal(t, []string{"subscription_update open 268", "subscription_cycle open 80"}, b.invoices())
 }
@@ -92,17 +94,17 @@ func TestAddedAndRemovedItemsAreBilledByBillingMode(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][]string{"classic": {"30 60"}, "flexible": {"30 60", "120 300"}} {
 		b := plain(t, func(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = mode })
-		b.used(100, noon)
+		b.reportCalls(100, noon)
 		b.advanceTo(swapped)
-		added := b.done("/v1/subscription_items", "subscription", "sub_1", "price", "price_better")
-		b.used(20, swapped) // counts for both items
+		added := b.mustPost("/v1/subscription_items", "subscription", "sub_1", "price", "price_better")
+		b.reportCalls(20, swapped) // counts for both items
 		b.Advance(time.Hour)
 		removed := b.call("DELETE", "/v1/subscription_items/si_1", "", "")
 		require.Equal(t, true, removed.body["deleted"])
-		b.used(10, swapped.Add(time.Hour))
-		require.Equal(t, []string{added["id"].(string)}, fields(b.all("/v1/subscription_items?subscription=sub_1"), "id"))
+		b.reportCalls(10, swapped.Add(time.Hour))
+		require.Equal(t, []string{added["id"].(string)}, fields(b.firstPage("/v1/subscription_items?subscription=sub_1"), "id"))
 		b.advanceTo(april.Add(time.Hour))
-		require.Equal(t, want, b.lines(b.newest()["id"]), mode)
+		require.Equal(t, want, b.lines(b.newestInvoice()["id"]), mode)
 	}
 }
 
@@ -128,10 +130,10 @@ func TestInvalidChangeOfItemIsRefused(t *testing.T) {
 		require.Contains(t, []int{400, 404}, c.got.status, name)
 		require.Contains(t, c.got.message(), c.message, name)
 	}
-	b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_calls")
-	b.used(100, noon.Add(-time.Hour))
+	b.mustPost("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_calls")
+	b.reportCalls(100, noon.Add(-time.Hour))
 	b.advanceTo(april.Add(time.Hour))
-	require.EqualValues(t, 250, b.newest()["total"], "the same price is no swap")
+	require.EqualValues(t, 250, b.newestInvoice()["total"], "the same price is no swap")
 }
 
 // TestBillingModeDefaultsToFlexibleInNewAPIVersion checks that the default billing mode is flexible since version
@@ -141,29 +143,30 @@ func TestBillingModeDefaultsToFlexibleInNewAPIVersion(t *testing.T) {
 	b := plain(t)
 	form := []string{"customer", "cus_1", "collection_method", "send_invoice", "items[0][price]", "price_calls"}
 	mode := func(s map[string]any) any { return s["billing_mode"].(map[string]any)["type"] }
-	require.Equal(t, "flexible", mode(b.modern("/v1/subscriptions", form...).body))
-	require.Equal(t, "classic", mode(b.modern("/v1/subscriptions", append(form, "billing_mode[type]", "classic")...).body))
-	require.NotContains(t, b.done("/v1/subscriptions", form...), "billing_mode")
+	require.Equal(t, "flexible", mode(b.postModern("/v1/subscriptions", form...).body))
+	require.Equal(t, "classic", mode(b.postModern("/v1/subscriptions", append(form, "billing_mode[type]", "classic")...).body))
+	require.NotContains(t, b.mustPost("/v1/subscriptions", form...), "billing_mode")
 }
 
+// threshold gives sub_1 a billing threshold of 10 dollars.
 func threshold(in *stripetest.Seed) { in.Subscriptions[0].ThresholdAmount = 1000 }
 
 // TestThresholdCreatesInvoiceWithinPeriod checks that usage on the invoice of a threshold is not billed again.
 func TestThresholdCreatesInvoiceWithinPeriod(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)
-	b.used(399, noon)
+	b.reportCalls(399, noon)
 	require.Empty(t, b.invoices())
-	b.used(21, noon)
+	b.reportCalls(21, noon)
 	require.Equal(t, []string{"subscription_threshold draft 1050"}, b.invoices())
 	b.requireQuantity("0", "si_1")
-	b.used(10, noon.Add(-time.Hour))
+	b.reportCalls(10, noon.Add(-time.Hour))
 	b.advanceTo(april.Add(-time.Hour))
-	require.Equal(t, []string{"420 1050"}, b.lines(b.newest()["id"]), "its draft isn't counted again")
-	b.used(500, april.Add(-time.Hour))
+	require.Equal(t, []string{"420 1050"}, b.lines(b.newestInvoice()["id"]), "its draft isn't counted again")
+	b.reportCalls(500, april.Add(-time.Hour))
 	require.Len(t, b.invoices(), 1, "none in the last day")
 	b.advanceTo(april.Add(time.Hour))
-	require.Equal(t, []string{"510 1275"}, b.lines(b.newest()["id"]))
+	require.Equal(t, []string{"510 1275"}, b.lines(b.newestInvoice()["id"]))
 	require.Equal(t, []string{"subscription_threshold open 1050", "subscription_cycle open 1275"}, b.invoices())
 }
 
@@ -176,9 +179,9 @@ func TestTiersContinueAfterThresholdInvoice(t *testing.T) {
 		in.Prices[0].TiersMode = "graduated"
 		in.Prices[0].Tiers = []stripetest.Tier{{UpTo: "100", UnitAmount: "10"}, {UpTo: "inf", UnitAmount: "1"}}
 	})
-	b.used(110, noon)
+	b.reportCalls(110, noon)
 	b.advanceTo(april.Add(-time.Hour))
-	b.used(50, noon)
+	b.reportCalls(50, noon)
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_threshold open 1010", "subscription_cycle open 50"}, b.invoices())
 }
@@ -189,22 +192,22 @@ func TestVolumePriceAppliesToWholePeriodDespiteThreshold(t *testing.T) {
 		in.Prices[0].TiersMode = "volume"
 		in.Prices[0].Tiers = []stripetest.Tier{{UpTo: "100", UnitAmount: "10", FlatAmount: "5"}, {UpTo: "inf", UnitAmount: "9", FlatAmount: "7"}}
 	})
-	b.used(100, noon)
+	b.reportCalls(100, noon)
 	b.advanceTo(april.Add(-time.Hour))
-	b.used(100, noon)
+	b.reportCalls(100, noon)
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_threshold open 1005", "subscription_cycle open 802"}, b.invoices(), "1807 in all")
-	require.Equal(t, []string{"100 800", "0 2"}, b.lines(b.newest()["id"]))
+	require.Equal(t, []string{"100 800", "0 2"}, b.lines(b.newestInvoice()["id"]))
 }
 
-func TestAThresholdMayBeginANewPeriod(t *testing.T) {
+func TestThresholdInvoiceCanBeginNewPeriod(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
-	b.done("/v1/subscriptions/sub_1", "billing_thresholds[amount_gte]", "1000", "billing_thresholds[reset_billing_cycle_anchor]", "true")
-	b.used(400, noon.Add(-time.Hour))
+	b.mustPost("/v1/subscriptions/sub_1", "billing_thresholds[amount_gte]", "1000", "billing_thresholds[reset_billing_cycle_anchor]", "true")
+	b.reportCalls(400, noon.Add(-time.Hour))
 	s := b.read("/v1/subscriptions/sub_1")
 	require.Equal(t, []any{float64(noon.Unix()), float64(noon.AddDate(0, 1, 0).Unix())}, []any{s["current_period_start"], s["current_period_end"]})
-	b.used(4, noon)
+	b.reportCalls(4, noon)
 	b.advanceTo(noon.AddDate(0, 1, 0).Add(time.Hour))
 	require.Equal(t, []string{"subscription_threshold open 1000", "subscription_cycle open 10"}, b.invoices())
 	require.Equal(t, 400, b.post("/v1/subscriptions/sub_1", "billing_thresholds[amount_gte]", "49").status)
@@ -215,11 +218,11 @@ func TestAThresholdMayBeginANewPeriod(t *testing.T) {
 func TestPriceSwapIgnoresThresholdInvoiceOfPreviousPrice(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)
-	b.used(400, noon)
+	b.reportCalls(400, noon)
 	b.advanceTo(swapped)
-	b.used(20, noon)
-	b.done("/v1/subscription_items/si_1", "price", "price_better")
-	b.used(30, swapped)
+	b.reportCalls(20, noon)
+	b.mustPost("/v1/subscription_items/si_1", "price", "price_better")
+	b.reportCalls(30, swapped)
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_threshold open 1000", "subscription_cycle open 60"}, b.invoices())
 }

@@ -14,7 +14,7 @@ const quiet = 24 * time.Hour
 func (f *Fake) watchThresholds(a *account, customer string) {
 	for _, s := range a.subscriptions {
 		if s.Customer == customer {
-			f.watchThreshold(a, s, f.at(a, customer))
+			f.watchThreshold(a, s, f.customerTime(a, customer))
 		}
 	}
 }
@@ -34,7 +34,7 @@ func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 	f.note(step{Serial: f.serial})
 	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_threshold", start: s.start, end: now}
 	for _, u := range spans {
-		quantity := used(u.lines)
+		quantity := totalQuantity(u.lines)
 		if quantity.IsZero() {
 			continue
 		}
@@ -42,16 +42,17 @@ func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 		u.counted, u.end = true, now
 		in.spans = append(in.spans, u)
 	}
-	f.draft(a, in)
+	f.addDraft(a, in)
 	if s.ResetAnchor {
-		f.change(a, s, now, func() { s.turnOver(now) })
+		f.changeSubscription(a, s, now, func() { s.restartCycle(now) })
 	}
 }
 
+// unbilled returns the amount of the spans, without earlier invoices of the period.
 func unbilled(spans []*span) metering.Decimal {
 	var sum metering.Decimal
 	for _, u := range spans {
-		sum = sum.Add(total(u.lines))
+		sum = sum.Add(totalAmount(u.lines))
 	}
 	return sum
 }

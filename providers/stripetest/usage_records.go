@@ -15,6 +15,7 @@ type record struct {
 	quantity metering.Decimal
 }
 
+// createUsageRecord handles POST /v1/subscription_items/{id}/usage_records.
 func (c *call) createUsageRecord() answer {
 	id := c.request.PathValue("id")
 	if c.version >= basil {
@@ -29,7 +30,7 @@ func (c *call) createUsageRecord() answer {
 	if err != nil || quantity < 0 {
 		return invalid("quantity", "Invalid non-negative integer").notSaved()
 	}
-	at := c.fake.at(c.account, s.Customer)
+	at := c.fake.customerTime(c.account, s.Customer)
 	if text := c.form.Get("timestamp"); text != "" && text != "now" {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -40,21 +41,22 @@ func (c *call) createUsageRecord() answer {
 	if problem := c.usageProblem(s, price, id, at); problem != nil {
 		return *problem
 	}
-	c.record(id, at, metering.Whole(quantity))
+	c.setRecord(id, at, metering.Whole(quantity))
 	c.fake.watchThresholds(c.account, s.Customer)
-	return found(object{
+	return okAnswer(object{
 		"object": "usage_record", "id": c.fake.id("mbur"), "livemode": c.livemode(),
 		"quantity": quantity, "subscription_item": id, "timestamp": at.Unix(),
 	})
 }
 
-// usageProblem follows https://docs.stripe.com/api/usage_records/create. A period excludes its start
+// usageProblem returns an error if an item does not accept a usage record at the given time:
+// https://docs.stripe.com/api/usage_records/create. A period excludes its start
 // (https://docs.stripe.com/api/usage-record-summary). Stripe accepts usage of the previous period for some
 // minutes after its end; the fake does not.
 func (c *call) usageProblem(s *subscription, price *Price, item string, at time.Time) *answer {
 	var problem answer
 	switch {
-	case !s.live():
+	case !s.runs():
 		problem = invalid("", "Usage records cannot be created for a canceled subscription.")
 	case price.UsageType != "metered":
 		problem = invalid("", "Usage records can only be created for metered subscription items.")
@@ -66,7 +68,7 @@ func (c *call) usageProblem(s *subscription, price *Price, item string, at time.
 	case !at.After(s.start):
 		problem = invalid("timestamp", "Cannot create the usage record with this timestamp because timestamps must be after "+
 			"the subscription's last invoice period (or current period start time).")
-	case at.After(c.fake.at(c.account, s.Customer)):
+	case at.After(c.fake.customerTime(c.account, s.Customer)):
 		problem = invalid("timestamp", "Cannot create the usage record with this timestamp because timestamps must not be in the future.")
 	default:
 		return nil
@@ -74,8 +76,9 @@ func (c *call) usageProblem(s *subscription, price *Price, item string, at time.
 	return &problem
 }
 
-// record adds a quantity to the record at a second, or replaces the record.
-func (c *call) record(item string, at time.Time, quantity metering.Decimal) {
+// setRecord stores the item's quantity at a second. It replaces an existing quantity if the call's action is set, and
+// adds to it otherwise.
+func (c *call) setRecord(item string, at time.Time, quantity metering.Decimal) {
 	all := c.records[item]
 	same := slices.IndexFunc(all, func(r record) bool { return r.at.Equal(at) })
 	switch {
@@ -114,6 +117,7 @@ func (a *account) recorded(item, aggregate string, start, end time.Time) meterin
 	return total
 }
 
+// listUsageRecordSummaries handles GET /v1/subscription_items/{id}/usage_record_summaries.
 func (c *call) listUsageRecordSummaries() answer {
 	id := c.request.PathValue("id")
 	s, price := c.item(id)
@@ -129,6 +133,7 @@ func (c *call) listUsageRecordSummaries() answer {
 	return c.page(all)
 }
 
+// summaryObject returns the summary in the form of the API.
 func (c *call) summaryObject(item string, price *Price, start, end time.Time, invoice any) object {
 	return object{
 		"object": "usage_record_summary", "id": "sis_" + item + "_" + strconv.FormatInt(start.Unix(), 10), "livemode": c.livemode(),

@@ -26,6 +26,7 @@ type Webhook struct {
 	Livemode   *bool  `json:"livemode"`    // mode of the object, if both modes have an object with this id
 }
 
+// serveWebhook handles POST /_webhook, which delivers an event to the account's webhook.
 func (f *Fake) serveWebhook(w http.ResponseWriter, r *http.Request) {
 	var in Webhook
 	if !decode(w, r, &in) {
@@ -65,14 +66,14 @@ func (f *Fake) Deliver(ctx context.Context, in Webhook) (int, error) {
 func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle()
-	otherwise(&in.APIVersion, "2023-10-16")
-	a, event := f.about(*in)
+	f.processDue()
+	setDefault(&in.APIVersion, "2023-10-16")
+	a, event := f.selectEvent(*in)
 	if a == nil {
 		return nil, "", errors.New("make event: no such object")
 	}
-	otherwise(&in.URL, a.WebhookURL)
-	otherwise(&in.Secret, a.WebhookSecret)
+	setDefault(&in.URL, a.WebhookURL)
+	setDefault(&in.Secret, a.WebhookSecret)
 	payload, err = json.Marshal(event)
 	if err != nil {
 		return nil, "", fmt.Errorf("encode event: %w", err)
@@ -80,7 +81,8 @@ func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	return payload, Sign(payload, in.Secret, f.now()), nil
 }
 
-func (f *Fake) about(in Webhook) (*account, object) {
+// selectEvent returns the event that in selects and its account, or nil. For an object, it returns a new event.
+func (f *Fake) selectEvent(in Webhook) (*account, object) {
 	for _, a := range f.accounts {
 		if in.Livemode != nil && a.livemode() != *in.Livemode {
 			continue
@@ -100,7 +102,8 @@ func (f *Fake) about(in Webhook) (*account, object) {
 	return nil, nil
 }
 
-// freshEvent returns a new event about the current state of an object, although the object has not changed.
+// freshEvent returns a new event about the current state of an object, although the object has not changed. The API
+// does not list this event.
 func (f *Fake) freshEvent(a *account, in Webhook, about object) object {
 	event := a.eventObject(&happening{id: f.id("evt"), kind: in.Type, at: f.now(), object: about})
 	event["api_version"] = in.APIVersion

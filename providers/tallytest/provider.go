@@ -107,6 +107,7 @@ func (p Provider) Count(ctx context.Context, c providers.Credentials, at provide
 	return counted.Total, err
 }
 
+// call makes a request, and decodes the body of the response into into unless that is nil.
 func (p Provider) call(ctx context.Context, c providers.Credentials, method, path string, body []byte, into any) (status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, p.base+path, bytes.NewReader(body))
 	if err != nil {

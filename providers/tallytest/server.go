@@ -81,6 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
+// answer writes the body as JSON, or the status 404 if known is false.
 func answer(w http.ResponseWriter, known bool, body any) {
 	if !known {
 		w.WriteHeader(http.StatusNotFound)
@@ -98,7 +99,7 @@ func (s *Server) Issue(token, id string) {
 	s.tokens[token] = account{id}
 }
 
-// Sign gives a customer a contract.
+// Sign adds a contract of the customer for the time range.
 func (s *Server) Sign(customer string, r metering.Range) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -119,6 +120,7 @@ func (s *Server) Total(customer, meter string) metering.Decimal {
 	return s.total(customer, meter)
 }
 
+// total returns the sum of the reports of a customer and meter.
 func (s *Server) total(customer, meter string) (sum metering.Decimal) {
 	for _, r := range s.reports {
 		if r.Customer == customer && r.Meter == meter {

@@ -41,13 +41,13 @@ func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets p
 		return providers.Identity{}, err
 	}
 	if err := ping(ctx, p.client, in.Address, secrets.Call, in.Now); err != nil {
-		return providers.Identity{}, providers.Unreached(err, failed(err)+"; it must answer a signed ping with 2xx")
+		return providers.Identity{}, providers.Unreached(err, pingFailure(err)+"; it must answer a signed ping with 2xx")
 	}
 	return providers.Identity{}, nil
 }
 
-// failed describes a failed ping without any text from the receiver.
-func failed(err error) string {
+// pingFailure describes a failed ping without any text from the receiver.
+func pingFailure(err error) string {
 	if cause := errors.Unwrap(err); cause != nil {
 		return "could not connect: " + providers.Redact(cause).Error()
 	}
@@ -68,7 +68,8 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("the webhook answered %d", answer.Status)}
 }
 
-// Find never finds a report: a statement is sent again until the receiver acknowledges it.
+// Find always returns an empty result, because a webhook cannot be asked for statements. A statement is sent again
+// until the receiver answers with 2xx.
 func (Provider) Find(context.Context, providers.Credentials, providers.Sending, providers.Place, metering.Decimal) (providers.Found, error) {
 	return providers.Found{}, nil
 }
@@ -84,7 +85,7 @@ const (
 	Ping           metering.MessageKind = "ping" // tests the receiver before it is saved
 )
 
-// Tried is the empty data of a ping.
+// Tried is the data of a ping message, which has no fields.
 type Tried struct{}
 
 // Statement is a customer's bill for one period so far. It is cumulative: the statement with the highest
@@ -134,6 +135,7 @@ type StatementStep struct {
 	Steps        []StatementStep   `json:"steps,omitempty" doc:"Parts of the amount"`
 }
 
+// stepsOf converts the steps of a breakdown for the statement.
 func stepsOf(working []billing.Step) (steps []StatementStep) {
 	for _, s := range working {
 		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, RateNumber: s.Rate, Dimension: s.Dimension, Steps: stepsOf(s.Of)}
@@ -176,4 +178,5 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	return billing.Framed{Body: bytes.TrimSuffix(message.Bytes(), []byte("\n"))}, nil
 }
 
+// periodOf returns a range as the period of a statement, in UTC.
 func periodOf(r metering.Range) StatementPeriod { return StatementPeriod{r.Start.UTC(), r.End.UTC()} }

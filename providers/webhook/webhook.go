@@ -126,6 +126,7 @@ func unanswered(err error) error {
 	return metering.Errorf(metering.CodeProviderDown, "the webhook did not answer").Because(err)
 }
 
+// judge maps a response to its Answer and error.
 func judge(response *http.Response, now time.Time) (Answer, error) {
 	status := response.StatusCode
 	answer := Answer{Status: status, RetryAfter: providers.RetryAfter(response.Header.Get("Retry-After"), now)}

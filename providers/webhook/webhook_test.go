@@ -22,12 +22,14 @@ const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 var development = providers.Guard{AllowLoopback: true}
 
+// serve returns the URL of a server with the handler.
 func serve(t *testing.T, handler http.Handler) string {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
+// received returns the deliveries that the receiver at the URL has recorded.
 func received(t *testing.T, url string) []receiver.Delivery {
 	response, err := http.Get(url + "/received")
 	require.NoError(t, err)
@@ -37,7 +39,7 @@ func received(t *testing.T, url string) []receiver.Delivery {
 	return deliveries
 }
 
-func TestAMessageArrivesSignedAndUnaltered(t *testing.T) {
+func TestDeliveredMessageIsSignedAndUnaltered(t *testing.T) {
 	t.Parallel()
 	url := serve(t, receiver.New(secret))
 	body := []byte(`{"type":"usage.statement","data":{"usage":0.1}}`)
@@ -65,7 +67,7 @@ func TestDeliveryIsSignedWithBothSecretsDuringRotation(t *testing.T) {
 	}
 }
 
-func TestAPingIsSignedAndMustBeAnsweredWith2xx(t *testing.T) {
+func TestPingIsSignedAndNeeds2xxResponse(t *testing.T) {
 	t.Parallel()
 	url := serve(t, receiver.New(secret))
 	provider := webhook.NewProvider(webhook.New(development))
@@ -155,7 +157,7 @@ func TestProductionNeverCallsLoopbackAddress(t *testing.T) {
 	require.False(t, reached)
 }
 
-func TestASecretHasTheFormOfStandardWebhooks(t *testing.T) {
+func TestSecretMustHaveFormOfStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, webhook.CheckSecret("body.secret", secret))
 	for _, bad := range []string{"", "whsec_", "whsec_short", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_!!!!"} {

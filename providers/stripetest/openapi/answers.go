@@ -18,21 +18,22 @@ func Answers() (func(answer map[string]any) error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load document: %w", err)
 	}
-	return schemas{document.Components.Schemas, document.Info.Version}.answer, nil
+	return schemas{document.Components.Schemas, document.Info.Version}.checkAnswer, nil
 }
 
+// schemas holds the schemas of the OpenAPI document by name, and the version of the document.
 type schemas struct {
 	named   map[string]*spec.Schema
 	version string
 }
 
-// answer validates an object against the schema that its field "object" names. For a list, it validates only
+// checkAnswer validates an object against the schema that its field "object" names. For a list, it validates only
 // the elements. For an event, it also validates data.object, unless the event has a later API version.
-func (all schemas) answer(o map[string]any) error {
+func (all schemas) checkAnswer(o map[string]any) error {
 	name, _ := o["object"].(string)
 	if data, ok := o["data"].([]any); ok && name == "list" {
 		for n, element := range data {
-			if err := all.nested(element); err != nil {
+			if err := all.checkNested(element); err != nil {
 				return fmt.Errorf("data[%d]: %w", n, err)
 			}
 		}
@@ -50,19 +51,21 @@ func (all schemas) answer(o map[string]any) error {
 	}
 	data, _ := o["data"].(map[string]any)
 	if version, _ := o["api_version"].(string); name == "event" && version <= all.version {
-		return all.nested(data["object"])
+		return all.checkNested(data["object"])
 	}
 	return nil
 }
 
-func (all schemas) nested(value any) error {
+// checkNested validates an object within another one by its own field "object".
+func (all schemas) checkNested(value any) error {
 	o, ok := value.(map[string]any)
 	if !ok {
 		return fmt.Errorf("%v is not an object", value)
 	}
-	return all.answer(o)
+	return all.checkAnswer(o)
 }
 
+// check validates a value against a schema. path is the position of the value, for the error.
 func (all schemas) check(schema *spec.Schema, value any, path string) error {
 	if schema.Ref != "" {
 		schema = all.named[strings.TrimPrefix(schema.Ref, "#/components/schemas/")]
@@ -71,14 +74,14 @@ func (all schemas) check(schema *spec.Schema, value any, path string) error {
 		return nil
 	}
 	if len(schema.AnyOf) > 0 {
-		return all.any(schema.AnyOf, value, path)
+		return all.checkAnyOf(schema.AnyOf, value, path)
 	}
 	if len(schema.Enum) > 0 && !slices.Contains(schema.Enum, value) {
 		return fmt.Errorf("%s: %v is none of %v", path, value, schema.Enum)
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		return all.fields(schema, v, path)
+		return all.checkFields(schema, v, path)
 	case []any:
 		if schema.Type != spec.TypeArray {
 			return fmt.Errorf("%s: a list is no %s", path, schema.Type)
@@ -90,13 +93,14 @@ func (all schemas) check(schema *spec.Schema, value any, path string) error {
 		}
 		return nil
 	}
-	if !is(schema.Type, value) {
+	if !hasType(schema.Type, value) {
 		return fmt.Errorf("%s: %v is no %s", path, value, schema.Type)
 	}
 	return nil
 }
 
-func is(kind string, value any) bool {
+// hasType reports whether a decoded JSON value has the type of a schema.
+func hasType(kind string, value any) bool {
 	switch v := value.(type) {
 	case string:
 		return kind == spec.TypeString
@@ -108,7 +112,8 @@ func is(kind string, value any) bool {
 	return false
 }
 
-func (all schemas) any(choices []*spec.Schema, value any, path string) (err error) {
+// checkAnyOf returns nil if the value matches at least one of the schemas.
+func (all schemas) checkAnyOf(choices []*spec.Schema, value any, path string) (err error) {
 	for _, choice := range choices {
 		if err = all.check(choice, value, path); err == nil {
 			return nil
@@ -117,7 +122,8 @@ func (all schemas) any(choices []*spec.Schema, value any, path string) (err erro
 	return err
 }
 
-func (all schemas) fields(schema *spec.Schema, o map[string]any, path string) error {
+// checkFields validates the fields of an object, and returns an error for a field that the schema lacks.
+func (all schemas) checkFields(schema *spec.Schema, o map[string]any, path string) error {
 	if schema.Type != spec.TypeObject {
 		return fmt.Errorf("%s: an object is no %s", path, schema.Type)
 	}

@@ -39,7 +39,7 @@ func Validator() (func(*http.Request) error, error) {
 			return nil // the document lacks API v2
 		}
 		answer := httptest.NewRecorder()
-		anyone, err := without(request, newer)
+		anyone, err := withoutFields(request, newer)
 		if err != nil {
 			return err
 		}
@@ -57,8 +57,8 @@ func Validator() (func(*http.Request) error, error) {
 // https://docs.stripe.com/changelog/basil/2025-06-30/billing-mode
 var newer = []string{"automatically_finalizes_at", "billing_mode[type]"}
 
-// without returns a copy of the request without some parameters of its form.
-func without(request *http.Request, fields []string) (*http.Request, error) {
+// withoutFields returns a copy of the request without the given fields of its form.
+func withoutFields(request *http.Request, fields []string) (*http.Request, error) {
 	less := request.Clone(request.Context())
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

@@ -21,7 +21,7 @@ export class BrowserErrors {
     });
   }
 
-  /** Removes the errors about a URL, and reports whether there were any. */
+  /** Removes the collected errors about a URL, and reports whether there were any. */
   forgive(url: string): boolean {
     const others = this.errors.filter((error) => !error.includes(url));
     const found = others.length < this.errors.length;

@@ -1,3 +1,4 @@
+// The API reference at /docs (Swagger UI), as a visitor without a session that authorizes with an API key.
 import { system } from "./system";
 import { expect, test } from "./user";
 

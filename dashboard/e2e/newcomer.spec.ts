@@ -1,3 +1,6 @@
+// The owner of a new tenant walks from the empty overview to the first sync with Stripe: overview, meters, API keys,
+// customers, billing and the run in the Temporal UI. Then the owner handles outages of Stripe (syncs and reports) and a
+// disputed invoice (holds and reconciliation).
 import { expectFastPaint } from "./paint";
 import { StripeFake } from "./stripe";
 import { system } from "./system";
@@ -65,6 +68,7 @@ test("newcomer: from an empty tenant to the run of a sync", async ({ user, strip
   await temporal.takePicture("newcomer-temporal");
 });
 
+/** Creates a meter from the list of meters, and sets its first price. */
 async function createPricedMeter(user: User, fields: Record<string, string>) {
   await user.press("Create a meter");
   await user.fill(fields);
@@ -76,6 +80,7 @@ async function createPricedMeter(user: User, fields: Record<string, string>) {
   await user.press("Set the price");
 }
 
+/** Connects the newcomer's account on the screen of the provider. */
 async function connectStripe(user: User) {
   await user.choose({ Provider: "Stripe" });
   await user.fill({ "Secret key": account.key, "Signing secret of the endpoint": "whsec_newcomer", "Prices of meters": `calls-${mark} price_${mark}` });
@@ -88,7 +93,7 @@ test.describe("outages", () => {
 
   const customer = `first-${mark}`;
 
-  /** Syncs new usage of the newcomer's customer. */
+  /** Sends new usage of the newcomer's customer, and requests a sync. Does not wait for the end of the sync. */
   async function syncUsage(user: User) {
     await user.open("/developers/api-keys");
     await user.sendEventWithNewKey("used once", { customer_id: customer, event_type: `call_${mark}`, value: 10 });
@@ -112,7 +117,7 @@ test.describe("outages", () => {
     await user.open("/overview");
     await user.press("Sync again");
     await user.see("1 requested");
-    await user.reopen("/overview", "Nothing needs attention"); // it polls only every 30 seconds
+    await user.reopen("/overview", "Nothing needs attention"); // the overview polls only every 30 seconds
     await user.open("/billing/syncs?status=failed");
     await user.press(customer, "Sync again");
     await user.see("succeeded");
@@ -207,7 +212,7 @@ test.describe("disputes", () => {
     await user.press("Save the settings");
     await user.seeNo("Draft invoices with usage are held");
 
-    const end = new Date(Date.now() + 50 * 60_000); // after the steps before it, on a busy machine
+    const end = new Date(Date.now() + 50 * 60_000); // the steps until the sync take less time, even on a busy machine
     await stripe.subscribe(account, customer, { id: `price_old_${mark}`, unit_amount_decimal: "3", metadata: { meter_slug: `seats-${mark}` } }, end);
     await user.open("/developers/api-keys");
     await user.sendEventWithNewKey("used once", { customer_id: customer, event_type: `seat_${mark}`, value: 200 });

@@ -1,3 +1,6 @@
+// These tests take the pictures in docs from the system that `make up` runs: first screens of the dashboard, as the
+// owner of the demo tenant, then the screens of the Temporal UI that operators use, while the fake of Stripe fails for
+// the demo tenant that is billed at Stripe.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { APIRequestContext, Page } from "@playwright/test";
@@ -6,10 +9,9 @@ import { StripeFake } from "./stripe";
 import { system } from "./system";
 import { expect, test as base } from "./user";
 
-// These tests take the pictures in docs from the system that `make up` runs: first screens of the dashboard, then the
-// screens that operators use in the Temporal UI, while the fake of Stripe fails for one demo tenant.
-
 const folder = join(import.meta.dirname, "../../docs/pictures");
+
+/** The maximum size of a picture, in bytes. */
 const largestFile = 120 << 10;
 
 const namespace = `${system.temporalUI}/namespaces/default`;
@@ -26,6 +28,7 @@ interface Picture {
   height: number;
 }
 
+/** Opens the page of a picture, waits until it shows the text, and saves the picture. */
 async function take(page: Page, { name, url, shows, height }: Picture) {
   await page.setViewportSize({ width: 1280, height });
   await page.goto(url);
@@ -35,6 +38,7 @@ async function take(page: Page, { name, url, shows, height }: Picture) {
   await save(page, name);
 }
 
+/** Saves a screenshot of the page in docs/pictures. */
 async function save(page: Page, name: string) {
   await page.waitForLoadState("networkidle"); // late content
   const png = await takeSmallScreenshot(page);
@@ -42,7 +46,7 @@ async function save(page: Page, name: string) {
   writeFileSync(join(folder, `${name}.png`), png);
 }
 
-/** The demo tenant on Stripe, as its operator uses the API. */
+/** An operator of the demo tenant that is billed at Stripe. The operator uses the API. */
 class Operator {
   constructor(
     private request: APIRequestContext,
@@ -56,6 +60,7 @@ class Operator {
     return response.status() === 204 ? {} : response.json();
   }
 
+  /** Sends a usage event. */
   use = (customer: string, eventType: string, value: number) => this.call("POST", "/v1/events", { customer_id: customer, event_type: eventType, value });
 
   /** Requests a sync, and returns the customer's id. */

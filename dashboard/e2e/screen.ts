@@ -16,7 +16,7 @@ export async function expectUsable(page: Page, name: string) {
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), `${name} is wider than the window`).toBeLessThanOrEqual(0);
 }
 
-/** The maximum layout shift of a screen while it loads, as Chromium measures it. */
+/** The maximum sum of layout shifts while a screen loads, as Chromium measures them. */
 const mostShift = 0.02;
 
 /**

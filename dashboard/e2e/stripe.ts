@@ -1,6 +1,7 @@
 import type { APIRequestContext } from "@playwright/test";
 import { expect } from "./user";
 
+/** The part of the fake's state that the tests read. */
 interface State {
   accounts: { invoices: { id: string; customer: string; status: string }[] }[];
 }
@@ -35,7 +36,7 @@ export class StripeFake {
   /** Sets the failures of the next requests. */
   fail = (how: { status: number; times: number; path?: string; done?: boolean }) => this.call("/behave", how);
 
-  /** Ends the failures. */
+  /** Ends the failures that fail() has set. */
   recover = () => this.call("/behave", { times: 0 });
 
   /** Voids an invoice. The events about it are not delivered. */

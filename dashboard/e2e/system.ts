@@ -30,11 +30,11 @@ export const system = {
 /** The maximum duration of a step, such as a press of a button, in milliseconds. */
 export const stepTimeout = 30_000;
 
-/** Whether slow screens fail the tests. Otherwise the tests only print durations, which depend on the load of the machine. */
+/** Whether slow screens fail the tests. Otherwise the tests only print durations, which depend on the machine. */
 export const measures = Boolean(env.MEASURE);
 
-/** A folder for a screenshot of each screen, if there is one. */
+/** The folder in which a screenshot of each screen is saved; undefined: none is saved. */
 export const pictures = env.PICTURES;
 
-/** A file to which the calls of the pages are appended, one per line, except GET requests. */
+/** The file to which the method and path of each API request of the pages is appended, except GET requests. */
 export const made = env.MADE;

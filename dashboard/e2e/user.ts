@@ -32,7 +32,7 @@ export type Screen = [name: string, path: string, ...shows: Content[]];
 
 /** A question of a dialog that confirms an action. */
 interface Question {
-  /** The text of the dialog. */
+  /** A text that only the dialog shows. */
   says: string;
   /** The texts of the dialog's fields, by their labels. */
   fill?: Record<string, string>;
@@ -42,7 +42,10 @@ interface Question {
   changesBills?: string;
 }
 
-/** A user of the dashboard. Finds every control by its visible label, and acts only after the page has settled. */
+/**
+ * A user of the dashboard. Finds every control by its visible label, and acts only after the page has settled. To judge
+ * a screen is to save its picture and to check it with axe-core.
+ */
 export class User {
   constructor(
     readonly page: Page,
@@ -53,7 +56,10 @@ export class User {
   /** Returns the topmost dialog, or the page if no dialog is open. */
   private top = () => this.page.getByRole("dialog").or(this.page.locator("body")).last();
 
-  /** Returns the element with a label, or else the first element with a label that begins so: a state may follow. */
+  /**
+   * Returns the element with exactly this label. If there is none, returns the first element with a label that begins
+   * with this text, because a state may follow it.
+   */
   private find(label: string, elements: (within: Page | Locator, label: RegExp) => Locator): Locator {
     const begin = `^\\s*${label.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`;
     const visible = (within: Page | Locator, label: string) => elements(within, new RegExp(label)).filter({ visible: true });
@@ -79,7 +85,7 @@ export class User {
     await this.page.goto(url);
   }
 
-  /** Opens a screen repeatedly until it shows a text, because it may have stopped polling. */
+  /** Opens a screen repeatedly until it shows a text, because an open screen may have stopped polling. */
   async reopen(path: string, text: string) {
     await expect(async () => {
       await this.open(path);
@@ -90,7 +96,7 @@ export class User {
   /** Returns the path, the query and the fragment of the current screen. */
   address = () => this.page.url().slice(system.url.length);
 
-  /** Performs an action on an element with a label. */
+  /** Waits until the page has settled, and performs an action on the element with a label. */
   private act(verb: string, label: string, action: () => Promise<unknown>) {
     return base.step(`${verb} ${label}`, async () => {
       await this.settle();
@@ -142,7 +148,7 @@ export class User {
       return !top.querySelector("[data-loading], [aria-busy=true]");
     });
 
-  /** Presses a button, answers the question of its dialog with the dialog's button, and waits until the dialog is closed. */
+  /** Presses a button, answers the question of its dialog with a button there, and waits until the dialog is closed. */
   async confirm(verb: string, { says, fill = {}, judge, changesBills }: Question, answer = verb) {
     await this.press(verb);
     await this.see(says);
@@ -197,8 +203,10 @@ export class User {
   /** Removes the browser's errors about an API request that the previous step caused to fail. */
   forgive = (path: string) => this.errors.forgive(system.url + path);
 
+  /** Changes the window to the size of a phone. */
   usePhone = () => this.page.setViewportSize(phone);
 
+  /** Signs in as the owner of the tenant. */
   async signIn() {
     await this.open("/sign-in");
     await this.fill({ "E-mail": system.email, Password: system.password });
@@ -206,6 +214,7 @@ export class User {
     await this.seeNavigation();
   }
 
+  /** Judges the menu of the signed-in member, and signs out. */
   async signOut() {
     await this.open("/customers");
     await this.openMenu();
@@ -229,14 +238,20 @@ export class User {
     await expect(this.page.getByRole("menu").locator(":focus")).toBeVisible();
   }
 
-  /** Judges the current content, for example a dialog: axe-core finds no violation, and it is not wider than the window. */
+  /**
+   * Judges the current content, for example a dialog: saves its picture, and requires that axe-core finds no violation
+   * and that the content is not wider than the window.
+   */
   async judge(name: string) {
     await this.settle();
     await this.takePicture(name);
     await expectUsable(this.page, name);
   }
 
-  /** Judges a screen in both color schemes and in both windows. The window in which it opens the screen alternates. */
+  /**
+   * Opens a screen, and judges it in both color schemes and at the sizes of a desktop and a phone. In the light scheme,
+   * the screen opens at the size of a desktop; in the dark scheme, at the size of a phone.
+   */
   async judgeScreen(name: string, path: string, ...shows: Content[]) {
     for (const [scheme, ...windows] of [["light", desktop, phone] as const, ["dark", phone, desktop] as const]) {
       await this.page.emulateMedia({ colorScheme: scheme });
@@ -258,6 +273,7 @@ export class User {
     await this.judgeScreen(name, this.address(), ...shows);
   }
 
+  /** Loads a screen again, and waits until it shows one of the contents. */
   private async openAnew(path: string, shows: Content[]) {
     await this.goTo("about:blank"); // a URL that differs only behind # would not load the page again
     await this.page.goto(path);
@@ -272,8 +288,9 @@ export class User {
   }
 }
 
+/** The users in the tests: one page each, seen with different sessions. */
 interface People {
-  /** The user of the page. An open session of an earlier test keeps the user signed in. */
+  /** The user of the page, signed in if an earlier test has left an open session. */
   anyone: User;
   /** A user without a session. */
   visitor: User;
@@ -322,7 +339,7 @@ export const test = base.extend<People, { shared: BrowserContext }>({
   },
 });
 
-/** Declares a test of each screen. A path that an earlier test finds is a function. */
+/** Declares a test for each screen, which judges the screen. A path that an earlier test finds out is a function. */
 export function testScreens(...screens: [name: string, path: string | (() => string), ...shows: Content[]][]) {
   for (const [name, path, ...shows] of screens) {
     test(`screen ${name}`, ({ user }) => user.judgeScreen(name, typeof path === "string" ? path : path(), ...shows));

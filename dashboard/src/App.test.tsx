@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { router } from "./router";
 import { answers, asked, customers, member, open, press, problem, session, tenant, type } from "./testing";
 
-test("who is in two tenants chooses one, and arrives where they wanted to go", async () => {
+test("a member of two tenants chooses one at the sign-in, and gets to the screen that the address named", async () => {
   let signedIn = false;
   answers["GET /v1/auth/session"] = () => (signedIn ? [200, session] : problem(401, "the credentials are missing"));
   answers["POST /v1/auth/login"] = (body) => {
@@ -25,7 +25,7 @@ test("who is in two tenants chooses one, and arrives where they wanted to go", a
   ]);
 });
 
-test("another tenant is chosen in place, and a wrong password ends nothing", async () => {
+test("the user menu switches to another tenant, and a wrong password does not end the session", async () => {
   const other = { ...tenant, id: "ten_2", name: "Other" };
   let chosen = "ten_1";
   answers["GET /v1/auth/session"] = () => [200, { ...session, tenant: chosen === "ten_1" ? tenant : other, csrf_token: `csrf of ${chosen}` }];
@@ -54,7 +54,7 @@ test("another tenant is chosen in place, and a wrong password ends nothing", asy
   expect(screen.queryByRole("dialog")).toBeNull();
 });
 
-test("a refused sign-in says why and keeps what was typed", async () => {
+test("a refused sign-in shows the reason and keeps the typed password", async () => {
   answers["POST /v1/auth/login"] = () => problem(401, "the e-mail or password is wrong");
   open("/sign-in");
   await screen.findByRole("heading", { name: "Sign in" });
@@ -65,7 +65,7 @@ test("a refused sign-in says why and keeps what was typed", async () => {
   expect((await screen.findByLabelText<HTMLInputElement>("Password")).value).toBe("wrong");
 });
 
-test("who comes back from an issuer too late is told to begin again, in no words of the link", async () => {
+test("the sign-in shows its own text for a problem in the address, and no text of the address", async () => {
   open("/sign-in?problem=over");
   expect((await screen.findByRole("alert")).textContent).toBe("The sign-in through your company's issuer has expired, or it started in another browser. Start again.");
   router.history.push("/sign-in?problem=call+0900");
@@ -73,7 +73,7 @@ test("who comes back from an issuer too late is told to begin again, in no words
   expect(document.body.textContent).not.toContain("0900");
 });
 
-test("a sign-in leads to no other site", async () => {
+test("the sign-in does not lead to another site that the address names", async () => {
   answers["POST /v1/auth/login"] = () => [200, { token: "t", member }];
   open("/sign-in?to=//elsewhere.example");
   await screen.findByRole("heading", { name: "Sign in" });
@@ -84,7 +84,7 @@ test("a sign-in leads to no other site", async () => {
   expect(router.state.location.pathname).toBe("/overview");
 });
 
-test("what failed has a request id and is tried again", async () => {
+test("a failed read shows the reason and the request id, and a button that reads again", async () => {
   answers["GET /v1/customers"] = () => [422, { ...problem(422, "")[1], errors: [{ location: "query.page_token", message: "is not a page token of this query" }] }];
   open("/customers?page=old");
   expect((await screen.findByRole("alert")).textContent).toContain("The page in the address belongs to another list");
@@ -94,7 +94,7 @@ test("what failed has a request id and is tried again", async () => {
   await screen.findByRole("link", { name: "Contoso" });
 });
 
-test("who lacks the permission is told which, and nothing is asked for", async () => {
+test("a user without the permission sees its name, and the screen sends no request for the data", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: [] }];
   open("/customers");
   await screen.findByRole("heading", { name: "The role viewer has no access" });
@@ -102,7 +102,7 @@ test("who lacks the permission is told which, and nothing is asked for", async (
   expect(asked.map(({ name }) => name)).not.toContain("GET /v1/customers");
 });
 
-test("signing out proves that this page asks", async () => {
+test("signing out sends the session's CSRF token", async () => {
   answers["POST /v1/auth/logout"] = () => [200, { ended: true }];
   open("/customers");
   fireEvent.click(await screen.findByRole("button", { name: /Ada/ }));
@@ -111,7 +111,7 @@ test("signing out proves that this page asks", async () => {
   expect(asked.at(-1)).toMatchObject({ name: "POST /v1/auth/logout", csrf: "csrf-of-ada" });
 });
 
-test("what is typed is searched, shared by the address, and stays", async () => {
+test("the typed search is written to the address and stays in the field", async () => {
   answers["GET /v1/customers"] = () => [200, customers];
   open("/customers");
   const field = await screen.findByLabelText<HTMLInputElement>("Search customers");
@@ -142,7 +142,7 @@ test("Ctrl K finds a customer by any id, and Enter goes there", async () => {
   expect(screen.queryByRole("combobox", { name: "Find" })).toBeNull();
 });
 
-test("Ctrl K finds what is behind a tab, and events by their key", async () => {
+test("Ctrl K finds screens that are not sections, and events by their key", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   answers["GET /v1/events"] = () => [200, { data: [], has_more: false, next_page_token: null, searched_until: "2026-11-01T00:00:00Z" }];
   open("/events");
@@ -156,7 +156,7 @@ test("Ctrl K finds what is behind a tab, and events by their key", async () => {
   await waitFor(() => expect(router.state.location.search).toEqual({ key: "order 7" }));
 });
 
-test("an address that no screen has is answered in the frame", async () => {
+test("an address without a screen shows so within the frame", async () => {
   open("/nowhere/at/all");
   await screen.findByRole("heading", { name: "This screen does not exist" });
   expect(await screen.findByRole("navigation", { name: "Screens" })).toBeTruthy();

@@ -4,6 +4,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { queries, router } from "./router";
 import { nonce, schemes, theme, variables } from "./theme";
 
+/** Shows the dashboard with its theme, data and routes. */
 export function App() {
   return (
     <MantineProvider

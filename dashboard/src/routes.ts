@@ -9,11 +9,12 @@ import { RouteFailed } from "./states/RouteFailed";
 // The routes that contain all other routes. The routes of a section are in the folder of its screens.
 
 /** Returns a function that reads these parameters of an address. Values that are empty or not text are absent. */
-export const asks =
+export const readSearch =
   <Name extends string>(...names: Name[]) =>
   (search: Record<string, unknown>): { [name in Name]?: string } =>
     Object.fromEntries(names.map((name) => [name, search[name]]).filter(([, value]) => typeof value === "string" && value !== "")) as never;
 
+/** Reports whether an error means that no member is signed in. */
 const notSignedIn = (error: unknown) => error instanceof Failure && error.status === 401;
 
 export const root = createRootRouteWithContext<{ queries: QueryClient }>()({ notFoundComponent: NotFound, errorComponent: RouteFailed });

@@ -1,7 +1,7 @@
 import { act, cleanup, configure, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { stringify } from "lossless-json";
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import { forget } from "./api/session";
+import { forgetSession } from "./api/session";
 import type { Place } from "./charts/Curve";
 import type { Points } from "./charts/points";
 import { App } from "./App";
@@ -44,6 +44,7 @@ export const member = { id: "member_1", tenant_id: "ten_1", email: "ada@example.
 export const session = { tenant, member, csrf_token: "csrf-of-ada", permissions: ["customers:read"] };
 const customer = { id: "cus_1", tenant_id: "ten_1", external_id: "contoso", name: "Contoso", billing_provider_id: null, metadata: {}, created_at: "2026-11-01T00:00:00Z" };
 export const customers = { data: [customer], has_more: false, next_page_token: null };
+/** Returns the answer of a refused request. */
 export const problem = (status: number, detail: string) => [status, { title: "Problem", detail, status, code: "x", request_id: "REQUEST7", errors: [] }] as [number, object];
 
 beforeEach(() => {
@@ -85,24 +86,27 @@ afterEach(async () => {
   }
   opened = false;
   cleanup();
-  forget(queries);
+  forgetSession(queries);
   vi.unstubAllGlobals();
 });
 
+/** Returns a list of the API with one page. */
 export const list = (...data: object[]) => ({ data, has_more: false, next_page_token: null });
 
 /** Returns the body of each request with the method and path of name. */
 export const sent = (name: string) => asked.filter((one) => one.name === name).map(({ body }) => (body === "" ? undefined : JSON.parse(body)));
 
+/** Shows the dashboard at an address. */
 export function open(address: string) {
   opened = true;
   render(<App />);
   router.history.push(address);
 }
 
+/** Types a text in the field with a label. */
 export const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } });
 
-/** Presses a button once it exists and is not loading. */
+/** Waits until a button exists and is not loading, and presses it. */
 export async function press(name: string | RegExp) {
   const button = await screen.findByRole("button", { name });
   await waitFor(() => expect(button.getAttribute("data-loading")).toBeNull());

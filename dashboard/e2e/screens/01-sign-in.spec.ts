@@ -1,3 +1,4 @@
+// The sign-in screen as a visitor without a session, and the overview as the owner of the tenant.
 import { expectFastPaint } from "../paint";
 import { test } from "../user";
 

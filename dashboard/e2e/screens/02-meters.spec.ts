@@ -1,3 +1,4 @@
+// The screens of meters and their prices, as the owner of the tenant.
 import { test, testScreens } from "../user";
 
 test("meters: create and price a meter", async ({ user }) => {

@@ -1,3 +1,4 @@
+// The screens of events: search, live list, rejected events and conflicts, as the owner of the tenant.
 import { test, testScreens } from "../user";
 
 let event = "";

@@ -1,3 +1,4 @@
+// The screens of plans and their prices, as the owner of the tenant.
 import { test, testScreens } from "../user";
 
 test("plans: create and price a plan", async ({ user }) => {

@@ -1,3 +1,4 @@
+// The screens of quotas and features of a plan, and of the quotas of a customer, as the owner of the tenant.
 import { expect, test, testScreens } from "../user";
 
 let quotas = "";

@@ -1,3 +1,4 @@
+// The screens of alerts: list, form and one alert, as the owner of the tenant.
 import { test, testScreens } from "../user";
 
 let alert = "";

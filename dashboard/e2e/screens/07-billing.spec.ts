@@ -1,3 +1,5 @@
+// The screens of billing with a webhook as the provider (provider, Auto-Sync, syncs, holds, reconciliation,
+// discrepancies, unrated usage, states) and the overview, as the owner of the tenant.
 import { system } from "../system";
 import { test, testScreens } from "../user";
 

@@ -1,3 +1,5 @@
+// The screens of customers (usage, bill, statement, invoices, syncs, details, prices), the usage breakdown and the Find
+// dialog, as the owner of the tenant.
 import { measures } from "../system";
 import { expect, test, testScreens, type User } from "../user";
 

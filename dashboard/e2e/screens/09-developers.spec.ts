@@ -1,3 +1,4 @@
+// The screens of API keys, HMAC secrets and webhooks, as the owner of the tenant.
 import { test, testScreens } from "../user";
 
 let webhook = "";

@@ -1,3 +1,4 @@
+// The screen of the first steps, as the owner of the tenant, and as the owner's application that sends an event.
 import { test } from "../user";
 
 test("first steps: create a key, send an event with it, and see the event", async ({ user }) => {

@@ -1,3 +1,4 @@
+// The form of a new meter, as the owner of the tenant: leaving the form, and signing in again after the session ended.
 import { system } from "../system";
 import { test } from "../user";
 

@@ -1,3 +1,5 @@
+// The settings screens (members, tenant, single sign-on, audit log, own account), the navigation on a phone and the
+// dialog of other tenants, as the owner of the tenant.
 import { system } from "../system";
 import { test } from "../user";
 

@@ -1,3 +1,5 @@
+// The screens of invitations and sign-in, as invited members: Vera accepts with a password, and Olga at an OIDC issuer.
+// The owner of the tenant invites them, removes Vera and begins to make Olga the owner.
 import { system } from "../system";
 import { expect, test } from "../user";
 

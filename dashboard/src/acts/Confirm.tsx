@@ -1,6 +1,6 @@
 import { Textarea } from "@mantine/core";
 import { useState, type ReactNode } from "react";
-import { broken } from "../api/client";
+import { brokenRule } from "../api/client";
 import type { Act } from "./useAct";
 import { Dialog } from "./Dialog";
 import { Form } from "./Form";
@@ -51,7 +51,7 @@ export function Confirm({ verb, thing, needs, not, act, asks, danger, children }
           onSubmit={(token) => act.mutate(token ?? reason, { onSuccess: leave })}
         >
           <div>{children}</div>
-          {asks && <Textarea label={asks} required withAsterisk={false} autosize minRows={2} value={reason} error={broken(act.error, "reason")} onChange={(event) => setReason(event.currentTarget.value)} data-autofocus />}
+          {asks && <Textarea label={asks} required withAsterisk={false} autosize minRows={2} value={reason} error={brokenRule(act.error, "reason")} onChange={(event) => setReason(event.currentTarget.value)} data-autofocus />}
         </Form>
       </Dialog>
     </>

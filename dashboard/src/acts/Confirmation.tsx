@@ -8,7 +8,7 @@ import styles from "./acts.module.css";
 import { Dialog } from "./Dialog";
 import { Verb } from "./Verb";
 
-/** Returns the required confirmation, if the API refused a change because it was not confirmed. */
+/** Returns the confirmation that a change needs, if the API refused the change because of a missing confirmation. */
 export const confirmationOf = (error: Error | null) => (error instanceof Failure ? error.confirmation : undefined);
 
 interface Props {

@@ -20,7 +20,7 @@ async function makeKey() {
   await screen.findByLabelText("Name");
 }
 
-test("a dialog in which nothing was typed closes without a question", async () => {
+test("a dialog without typed text closes without a question", async () => {
   await makeKey();
   escape();
   await waitFor(() => expect(dialogs()).toBe(0));
@@ -43,7 +43,7 @@ for (const [way, close] of Object.entries({ Escape: escape, "a click outside": o
   });
 }
 
-test("a dialog whose text is as it was before closes without a question", async () => {
+test("a dialog with its initial text closes without a question", async () => {
   await makeKey();
   (await screen.findByLabelText("Name")).focus();
   type("Name", "checkout");
@@ -52,7 +52,7 @@ test("a dialog whose text is as it was before closes without a question", async 
   await waitFor(() => expect(dialogs()).toBe(0));
 });
 
-test("a secret that is shown once closes by its button alone, and asks where it was not copied", async () => {
+test("only the button closes the dialog with a secret, and asks first if the secret was not copied", async () => {
   await makeKey();
   type("Name", "checkout");
   await press("Create the key");
@@ -74,7 +74,7 @@ test("a secret that is shown once closes by its button alone, and asks where it 
   expect(secret.isConnected).toBe(false);
 });
 
-test("the button that copies a secret says so where the browser refuses", async () => {
+test("the copy button tells the user to copy the secret by hand if the browser refuses", async () => {
   const written = vi.fn(async (_: string) => {});
   Object.defineProperty(navigator, "clipboard", { value: { writeText: written }, configurable: true });
   await makeKey();
@@ -91,7 +91,7 @@ test("the button that copies a secret says so where the browser refuses", async 
   await waitFor(() => expect(dialogs()).toBe(0));
 });
 
-test("leaving a form with typed text asks first, and a saved one does not", async () => {
+test("leaving a form with typed text asks first, but not after the form was saved", async () => {
   answers["POST /v1/meters"] = () => [201, { slug: "calls" }];
   answers["GET /v1/meters/calls"] = () => [200, { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null }];
   open("/meters/-/new");
@@ -113,7 +113,7 @@ test("leaving a form with typed text asks first, and a saved one does not", asyn
   expect(unload()).toBe(true);
 });
 
-test("the user who discards goes where they wanted", async () => {
+test("discarding the typed text leads to the screen that the user wanted", async () => {
   open("/meters/-/new");
   await screen.findByLabelText("Slug");
   type("Slug", "calls");

@@ -4,7 +4,7 @@ import styles from "./acts.module.css";
 import { lossOf, type Loss } from "./unsaved";
 
 /** The appearance of every dialog. */
-export const look = {
+export const dialogStyle = {
   transitionProps: { duration: 0 },
   closeButtonProps: { "aria-label": "Close" },
   overlayProps: { backgroundOpacity: 0.4 },
@@ -43,7 +43,7 @@ export function Dialog({ title, opened, leave, explicit = false, children }: Pro
   };
   return (
     <>
-      <Modal {...look} opened={opened} onClose={close} title={title} closeOnEscape={!explicit} closeOnClickOutside={!explicit} withCloseButton={!explicit}>
+      <Modal {...dialogStyle} opened={opened} onClose={close} title={title} closeOnEscape={!explicit} closeOnClickOutside={!explicit} withCloseButton={!explicit}>
         <Closing value={close}>
           <div ref={body}>{children}</div>
         </Closing>
@@ -61,7 +61,7 @@ const isAsking = () => document.querySelector(`[${asks}]`) !== null;
 /** Asks whether the user accepts a loss. */
 export function Ask({ loss, stay, leave }: { loss: Loss; stay: () => void; leave: () => void }) {
   return (
-    <Modal {...look} opened onClose={stay} title={loss.title} zIndex={300}>
+    <Modal {...dialogStyle} opened onClose={stay} title={loss.title} zIndex={300}>
       <div className={styles.form} {...{ [asks]: true }}>
         <p>{loss.says}</p>
         <div className={styles.buttons}>

@@ -1,5 +1,5 @@
 import { Failure } from "../api/client";
-import { fieldName, told } from "../api/words";
+import { errorText, fieldName } from "../api/words";
 import { Identifier } from "../values/Identifier";
 import styles from "./acts.module.css";
 
@@ -10,7 +10,7 @@ export function Refused({ error }: { error: Error | null }) {
   const requestID = failure && failure.status >= 500 ? failure.requestID : null;
   return (
     <div className={styles.refused} role="alert">
-      <p>{told(error)}</p>
+      <p>{errorText(error)}</p>
       {failure && failure.fields.length > 1 && (
         <ul>
           {failure.fields.map(({ location, message }) => (

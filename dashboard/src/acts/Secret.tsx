@@ -23,6 +23,7 @@ export function Secret({ title, secret, leave, ...rest }: Props) {
   );
 }
 
+/** Shows the secret and the button that closes the dialog. */
 function Shown({ secret, advice = "Store it in your secret store.", children }: Pick<Props, "advice" | "children"> & { secret: string }) {
   const close = useClose();
   return (

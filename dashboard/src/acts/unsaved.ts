@@ -40,7 +40,9 @@ export const typedLoss: Loss = { title: "Discard your changes?", says: "Your cha
 
 type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 
+/** Reports whether a control is a checkbox or a radio button. */
 const hasState = (control: Control): control is HTMLInputElement => control.type === "checkbox" || control.type === "radio";
+/** Returns the user's input in a control as text. */
 const valueOf = (control: Control) => (hasState(control) ? String(control.checked) : control.value);
 
 /** The selector of the parts of the page with values that are never saved, for example values to try something out. */

@@ -29,7 +29,7 @@ beforeEach(() => {
   answers["GET /v1/billing/syncs/new"] = () => [200, run];
 });
 
-test("an answer that comes after the user has left leads nowhere", async () => {
+test("an answer that arrives after the user has left the screen does not navigate", async () => {
   const sync = later("POST /v1/billing/sync", run);
   open("/customers/cus_1/bill");
   await screen.findByRole("button", { name: "Sync now" });
@@ -45,7 +45,7 @@ test("an answer that comes after the user has left leads nowhere", async () => {
   expect(reason.isConnected).toBe(true);
 });
 
-test("an answer that comes while the user is there leads on", async () => {
+test("an answer that arrives while the user is still on the screen navigates", async () => {
   const sync = later("POST /v1/billing/sync", run);
   open("/customers/cus_1/bill?meter=calls");
   await screen.findByRole("button", { name: "Sync now" });
@@ -55,7 +55,7 @@ test("an answer that comes while the user is there leads on", async () => {
   await waitFor(() => expect(router.state.location.href).toBe("/customers/cus_1/bill?meter=calls&sync=new"));
 });
 
-test("the button keeps the focus while it waits, and sends nothing twice", async () => {
+test("the button keeps the focus during the request, and does not send the request twice", async () => {
   const sync = later("POST /v1/billing/sync", run);
   open("/customers/cus_1/bill");
   const button = await screen.findByRole("button", { name: "Sync now" });
@@ -70,7 +70,7 @@ test("the button keeps the focus while it waits, and sends nothing twice", async
   expect(sent("POST /v1/billing/sync")).toHaveLength(1);
 });
 
-test("a request that one customer's screen has sent is none of the next customer's", async () => {
+test("a pending request of one customer's screen does not affect the next customer's screen", async () => {
   const sync = later("POST /v1/billing/sync", run);
   open("/customers/cus_1/bill");
   await screen.findByRole("button", { name: "Sync now" });

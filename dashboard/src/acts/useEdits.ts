@@ -39,7 +39,7 @@ export function useEdits<Values extends object, Output>(saved: Values, save: (ty
         act.mutate(
           { typed, edits, confirm },
           {
-            // The edits stay until the saved values are read again, so that no field shows its previous value in between.
+            // The edits stay until the saved values are read again: no field shows its previous value in between.
             onSuccess: (_, sent) => setEdits((latest) => editsUnlike(sent.edits, latest)),
             onSettled: () => void (isSaving.current = false),
           },

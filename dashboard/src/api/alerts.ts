@@ -11,6 +11,7 @@ export const alerts = (page: string | undefined) =>
     queryFn: ({ signal }) => exactAnswer<Schema<"ListAlert">>(api.GET("/v1/alerts", { params: { query: { page_size: 25, ...(page && { page_token: page }) } }, parseAs: "text", signal })),
   });
 
+/** Queries an alert by its id. */
 export const alert = (id: string) =>
   queryOptions({
     queryKey: ["alert", id],
@@ -31,8 +32,11 @@ export const dryRun = (body: AlertDefinition) =>
     queryFn: ({ signal }) => answer(api.POST("/v1/alerts/dry-run", { body, signal })),
   });
 
+/** Requests a new alert. */
 export const createAlert = (body: AlertDefinition) => answer(api.POST("/v1/alerts", { body }));
 
+/** Requests a change of an alert. Absent fields stay as they are. */
 export const updateAlert = (id: string, body: Schema<"UpdateAlert">) => answer(api.PATCH("/v1/alerts/{id}", { params: { path: { id } }, body }));
 
+/** Requests the deletion of an alert and its firings. */
 export const deleteAlert = (id: string) => answer(api.DELETE("/v1/alerts/{id}", { params: { path: { id } } }));

@@ -26,6 +26,6 @@ export const attention = infiniteQueryOptions({
   refetchInterval: every,
 });
 
-/** Requests a sync of each customer if its last sync failed for this cause. Covers at most 10,000 customers. */
+/** Requests a sync of each customer with a last sync that failed for this cause, of at most 10,000 customers. */
 export const retryFailed = (cause: string) =>
   answer(api.POST("/v1/billing/attention/retry", { params: { header: { "Idempotency-Key": crypto.randomUUID() } }, body: { cause } }));

@@ -30,9 +30,11 @@ export const breakdown = (query: BreakdownQuery, page?: string) =>
 
 type PageOf = BreakdownQuery & { page_size: number; page_token?: string; format?: "csv" };
 
+/** Requests a breakdown of usage. The answer is text: JSON or, if the query asks for that format, CSV. */
 const request = (query: PageOf, signal?: AbortSignal) =>
   api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, parseAs: "text", ...(signal && { signal }) });
 
+/** Reads one page of a breakdown with exact numbers. */
 const readPage = (query: PageOf, signal: AbortSignal): Promise<Schema<"BreakdownResult">> => exactAnswer(request(query, signal) as never);
 
 /** Writes a query as parameters. A parameter is repeated for each of its values. */

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { answer, api, broken, Failure } from "./client";
-import { told } from "./words";
+import { answer, api, brokenRule, Failure } from "./client";
+import { errorText } from "./words";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -11,22 +11,22 @@ const failed = (attempt: Promise<unknown>) =>
     (error: Error) => error,
   );
 
-test("a fault of the page is not reported as one of the network", async () => {
+test("an error of the dashboard itself is not reported as a network error", async () => {
   const fetch = vi.fn(async () => new Response("{}"));
   vi.stubGlobal("fetch", fetch);
   const error = await failed(set("1,000.50"));
-  expect(told(error)).toBe("The dashboard has an error on this screen.");
+  expect(errorText(error)).toBe("The dashboard has an error on this screen.");
   expect(fetch).not.toHaveBeenCalled();
 });
 
-test("a service that does not answer is named as such", async () => {
+test("a request without an answer is reported as an unreachable service", async () => {
   vi.stubGlobal("fetch", async () => {
     throw new TypeError("Failed to fetch");
   });
-  expect(told(await failed(set("1")))).toContain("could not be reached");
+  expect(errorText(await failed(set("1")))).toContain("could not be reached");
 });
 
-test("a field of a form is marked by any part of it that was refused, in words for people", async () => {
+test("a form field shows the rule that any part of the field broke, in plain words", async () => {
   const errors = [
     { location: "body.slug", message: "expected string to match pattern ^[a-z0-9][a-z0-9_-]*$" },
     { location: "body.group_by[1]", message: "expected length <= 255" },
@@ -37,7 +37,7 @@ test("a field of a form is marked by any part of it that was refused, in words f
   vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ title: "Invalid", detail: "", errors }), { status: 422, headers: { "Content-Type": "application/json" } }));
   const error = await failed(set("1"));
   expect(error).toBeInstanceOf(Failure);
-  expect(["slug", "group_by", "event_type", "usage_scale", "name", "aggregation"].map((field) => broken(error, field))).toEqual([
+  expect(["slug", "group_by", "event_type", "usage_scale", "name", "aggregation"].map((field) => brokenRule(error, field))).toEqual([
     "may contain only lower-case letters, digits, - and _, and must begin with a letter or a digit",
     "may have at most 255 characters",
     "is missing",

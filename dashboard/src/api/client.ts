@@ -1,6 +1,6 @@
 import { createClient, parseExactly, type Schema } from "@odometer-metering/client";
 import { sessionEnded } from "./ended";
-import { plain } from "./rules";
+import { plainRule } from "./rules";
 
 export type { Schema };
 
@@ -29,7 +29,7 @@ export class Failure extends Error {
  * Returns the message of the rule that a field of a body or a query broke. field is a name or a path, such as
  * filters[0].values. A rule about a part of the field, such as group_by[1] of group_by, also matches.
  */
-export function broken(error: Error | null, field: string): string | undefined {
+export function brokenRule(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;
   const path = dotted(field);
   return error.fields.find(({ location }) => dotted(location).includes(path))?.message;
@@ -83,7 +83,7 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     response.status,
     problem?.request_id ?? response.headers.get("X-Request-Id"),
     problem?.code ?? "",
-    problem?.errors?.map(plain),
+    problem?.errors?.map(plainRule),
     problem?.confirmation,
   );
 }

@@ -6,6 +6,7 @@ interface Page<Item> {
   next_page_token: string | null;
 }
 
+/** Reads all pages of a list. */
 async function allOf<Item>(read: (query: { page_size: number; page_token?: string }) => Promise<Page<Item>>) {
   const all: Item[] = [];
   for (let token: string | null = ""; token !== null; ) {
@@ -16,7 +17,10 @@ async function allOf<Item>(read: (query: { page_size: number; page_token?: strin
   return all;
 }
 
-/** Queries the valid credentials that an actor is responsible for: those that it created or took over, and those that these credentials created. */
+/**
+ * Queries the valid credentials under the responsibility of an actor: credentials that the actor created or took over,
+ * and credentials that these created.
+ */
 export const credentialsOf = (actor: string) =>
   queryOptions({
     queryKey: ["api-keys", "of", actor],

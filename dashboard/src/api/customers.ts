@@ -9,7 +9,7 @@ export const customer = (id: string) =>
   });
 
 /** Returns the parameters that identify a customer in a request. The external ID may contain any character. */
-export const at = (external_id: string) => ({ path: { external_id: "by-external-id" }, query: { external_id } });
+export const customerParams = (external_id: string) => ({ path: { external_id: "by-external-id" }, query: { external_id } });
 
 /** Queries a customer by its external ID. */
 export const customerOf = (external_id: string) =>
@@ -22,4 +22,4 @@ export const customerOf = (external_id: string) =>
 export type Named = Pick<Schema<"SyncRun">, "customer_name" | "external_id">;
 
 /** Returns the name of a customer, or the external ID if the name is empty. */
-export const called = ({ customer_name: name, external_id: id }: Named) => name || id;
+export const customerLabel = ({ customer_name: name, external_id: id }: Named) => name || id;

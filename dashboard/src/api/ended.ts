@@ -10,6 +10,7 @@ interface End {
 let end: End | undefined;
 const listeners = new Set<() => void>();
 
+/** Sets whether the session has ended, and informs the components that show it. */
 function set(next: End | undefined) {
   end = next;
   for (const listener of listeners) listener();

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { byDay, eventsOf, share } from "./eventCounts";
+import { byDay, eventsOf, percentOf } from "./eventCounts";
 
 const none = { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0 };
 
-test("days without events are days too, and they are those of the timezone", () => {
+test("the days of the tenant's timezone are listed, including days without events", () => {
   const window = { start: "2026-11-21T23:00:00Z", end: "2026-11-22T23:00:00Z", accepted: 3, duplicates: 1, conflicts: 0, rejected: 2, rejections: [] };
   const counts = { period: { start: "", end: "" }, granularity: "day" as const, ...none, rejections: [], windows: [window] };
   expect(byDay(counts, 3, "Europe/Zurich", new Date("2026-11-22T23:30:00Z"))).toEqual([undefined, window, undefined]);
 });
 
-test("uncounted events are those of their rule", () => {
+test("uncounted events are counted by their code", () => {
   const counts = { ...none, rejections: [], uncounted: [{ code: "value_missing", count: 2 }], period: { start: "", end: "" }, granularity: "day" as const };
   expect(eventsOf(counts, "value_missing")).toBe(2);
   expect(eventsOf(counts, "value_invalid")).toBe(0);
@@ -17,9 +17,9 @@ test("uncounted events are those of their rule", () => {
   expect(eventsOf(undefined, "rejected")).toBe(0);
 });
 
-test("a small share is not nothing", () => {
-  expect(share(2, 10_000)).toBe("0.02 %");
-  expect(share(1, 3)).toBe("33 %");
-  expect(share(0, 10)).toBe("0 %");
-  expect(share(0, 0)).toBe("");
+test("a small share is not rounded to zero", () => {
+  expect(percentOf(2, 10_000)).toBe("0.02 %");
+  expect(percentOf(1, 3)).toBe("33 %");
+  expect(percentOf(0, 10)).toBe("0 %");
+  expect(percentOf(0, 0)).toBe("");
 });

@@ -7,6 +7,7 @@ type Uncounted = (typeof uncountedCodes)[number];
 
 export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected" | Uncounted;
 
+/** Reports whether an outcome is the code of events that a meter could not count. */
 export const isUncounted = (outcome: Outcome): outcome is Uncounted => uncountedCodes.some((code) => code === outcome);
 
 /** Returns the number of events with an outcome, in all windows or in one. */
@@ -35,7 +36,7 @@ export function byDay(counts: Schema<"EventCounts">, days: number, timezone: str
 }
 
 /** Returns a part of all events as a percentage with at most two significant digits, such as 0.02 %. */
-export function share(part: number, all: number): string {
+export function percentOf(part: number, all: number): string {
   if (all === 0) return "";
   return new Intl.NumberFormat("en-GB", { style: "percent", maximumSignificantDigits: 2 }).format(part / all).replace("%", " %");
 }

@@ -4,7 +4,8 @@ import { useSession } from "./session";
 
 type Meter = Schema<"Meter">;
 
-const backfilling = ({ status }: Meter) => status === "backfilling";
+/** Reports whether the meter still counts earlier events. */
+const isBackfilling = ({ status }: Meter) => status === "backfilling";
 
 /** Queries a page of the meters, every two seconds while one of them is backfilling. */
 export const meters = (page: string | undefined, archived: boolean) =>
@@ -14,7 +15,7 @@ export const meters = (page: string | undefined, archived: boolean) =>
       const query = { page_size: 25, archived, ...(page && { page_token: page }) };
       return exactAnswer<Schema<"ListMeter">>(api.GET("/v1/meters", { params: { query }, parseAs: "text", signal }));
     },
-    refetchInterval: ({ state }) => (state.data?.data.some(backfilling) ? 2_000 : false),
+    refetchInterval: ({ state }) => (state.data?.data.some(isBackfilling) ? 2_000 : false),
   });
 
 /** All meters, including archived ones: a tenant has at most 1,000. */
@@ -24,19 +25,19 @@ export const allMeters = queryOptions({
   staleTime: 60_000,
 });
 
-/** Returns the unit of a meter, "" if it has none or cannot be read, and undefined while it is read. */
+/** Returns the unit of a meter. "": the meter has no unit or cannot be read. undefined: the meter is being read. */
 export function useUnit(slug: string): string | undefined {
   const { permissions } = useSession();
   const { data, isLoading } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
   return isLoading ? undefined : (data?.find((meter) => meter.slug === slug)?.unit ?? "");
 }
 
-/** Queries a meter, every two seconds while it is backfilling. */
+/** Queries a meter, every two seconds while the meter still counts earlier events. */
 export const meter = (slug: string) =>
   queryOptions({
     queryKey: ["meter", slug],
     queryFn: ({ signal }) => exactAnswer<Meter>(api.GET("/v1/meters/{slug}", { params: { path: { slug } }, parseAs: "text", signal })),
-    refetchInterval: ({ state }) => (state.data && backfilling(state.data) ? 2_000 : false),
+    refetchInterval: ({ state }) => (state.data && isBackfilling(state.data) ? 2_000 : false),
   });
 
 /** Changes the fields of a meter that the body contains. */

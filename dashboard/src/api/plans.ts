@@ -17,6 +17,7 @@ export const allPlans = queryOptions({
   queryFn: async ({ signal }) => (await answer(api.GET("/v1/plans", { params: { query: { page_size: 1_000 } }, signal }))).data,
 });
 
+/** Queries a plan by its slug. */
 export const plan = (slug: string) =>
   queryOptions({
     queryKey: ["plans", slug],

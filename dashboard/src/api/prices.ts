@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
-import { at } from "./customers";
+import { customerParams } from "./customers";
 
 /** The meter of a price and its owner: a plan (slug) or a customer (external ID). Without either, the meter owns it. */
 export interface Priced {
@@ -9,16 +9,19 @@ export interface Priced {
   customer?: string | undefined;
 }
 
-const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
+/** Returns the path parameters of a meter's price in a plan. */
+const planPath = (plan: string, meter: string) => ({ slug: plan, meter });
 
-const ofCustomer = (customer: string, meter: string) => ({ path: { ...at(customer).path, meter }, query: at(customer).query });
+/** Returns the parameters of a meter's price for a customer. */
+const customerPriceParams = (customer: string, meter: string) => ({ path: { ...customerParams(customer).path, meter }, query: customerParams(customer).query });
 
+/** Reads the versions of a price: the customer's, the plan's or else the meter's own. */
 function readPricing({ meter, plan, customer }: Priced, signal: AbortSignal) {
   const text = { parseAs: "text", signal } as const;
-  if (customer !== undefined) return exactAnswer<Schema<"Pricing">>(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), ...text }));
+  if (customer !== undefined) return exactAnswer<Schema<"Pricing">>(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: customerPriceParams(customer, meter), ...text }));
   return plan === undefined
     ? exactAnswer<Schema<"Pricing">>(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, ...text }))
-    : exactAnswer<Schema<"Pricing">>(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, ...text }));
+    : exactAnswer<Schema<"Pricing">>(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: planPath(plan, meter) }, ...text }));
 }
 
 /** Queries the versions of a price. Numbers in the values of its dimensions keep every digit. */
@@ -28,14 +31,17 @@ export const pricing = (of: Priced) =>
     queryFn: ({ signal }) => readPricing(of, signal),
   });
 
-/** Queries the price that applies now without a price of the plan or the customer: the customer's plan's, else the meter's. Null: none. */
+/**
+ * Queries the price that applies now without the owner's own price: for a customer, the price of the customer's plan;
+ * without such a plan or price, the meter's price. null: there is none.
+ */
 export const replacedPrice = ({ meter, plan, customer }: Priced) =>
   queryOptions({
     queryKey: ["pricing", "replaced", meter, plan, customer],
     async queryFn({ signal }) {
-      const assigned = customer === undefined ? null : (await answer(api.GET("/v1/customers/{external_id}/plan", { params: at(customer), signal }))).plan;
-      const inPlan = assigned === null ? undefined : (await readPricing({ meter, plan: assigned }, signal)).current;
-      return inPlan ?? (await readPricing({ meter }, signal)).current ?? null;
+      const assigned = customer === undefined ? null : (await answer(api.GET("/v1/customers/{external_id}/plan", { params: customerParams(customer), signal }))).plan;
+      const planPrice = assigned === null ? undefined : (await readPricing({ meter, plan: assigned }, signal)).current;
+      return planPrice ?? (await readPricing({ meter }, signal)).current ?? null;
     },
   });
 
@@ -55,34 +61,36 @@ export const pricings = (of: Omit<Priced, "meter"> = {}) =>
     },
   });
 
+/** Requests a new version of a price: the customer's, the plan's or else the meter's own. */
 export function setPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
-  if (customer !== undefined) return answer(api.PUT("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), body }));
+  if (customer !== undefined) return answer(api.PUT("/v1/customers/{external_id}/pricing/{meter}", { params: customerPriceParams(customer, meter), body }));
   return plan === undefined
     ? answer(api.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, body }))
-    : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
+    : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: planPath(plan, meter) }, body }));
 }
 
 /** Calculates the effect of a price without setting the price. */
 export function previewPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
-  if (customer !== undefined) return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/preview", { params: ofCustomer(customer, meter), body }));
+  if (customer !== undefined) return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/preview", { params: customerPriceParams(customer, meter), body }));
   return plan === undefined
     ? answer(api.POST("/v1/meters/{slug}/pricing/preview", { params: { path: { slug: meter } }, body }))
-    : answer(api.POST("/v1/plans/{slug}/pricing/{meter}/preview", { params: { path: inPlan(plan, meter) }, body }));
+    : answer(api.POST("/v1/plans/{slug}/pricing/{meter}/preview", { params: { path: planPath(plan, meter) }, body }));
 }
 
+/** Requests the withdrawal of a version that has not taken effect yet. */
 export function withdrawPrice({ meter, plan, customer }: Priced, version: number) {
   if (customer !== undefined) {
-    const { path, query } = ofCustomer(customer, meter);
+    const { path, query } = customerPriceParams(customer, meter);
     return answer(api.DELETE("/v1/customers/{external_id}/pricing/{meter}/{version}", { params: { path: { ...path, version }, query } }));
   }
   return plan === undefined
     ? answer(api.DELETE("/v1/meters/{slug}/pricing/{version}", { params: { path: { slug: meter, version } } }))
-    : answer(api.DELETE("/v1/plans/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
+    : answer(api.DELETE("/v1/plans/{slug}/pricing/{meter}/{version}", { params: { path: { ...planPath(plan, meter), version } } }));
 }
 
 /** Ends a customer's own price at the default time of the API. */
 export function endPrice(customer: string, meter: string, confirm: string | undefined) {
-  return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/end", { params: ofCustomer(customer, meter), body: { ...(confirm && { confirm }) } }));
+  return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/end", { params: customerPriceParams(customer, meter), body: { ...(confirm && { confirm }) } }));
 }
 
 /** The fields of a price without its start. */

@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
-import { at } from "./customers";
+import { customerParams } from "./customers";
 
 export type Quota = Schema<"Quota">;
 export type SetQuota = Schema<"SetQuota">;
@@ -25,6 +25,7 @@ export const quotas = (subject: QuotaSubject) =>
     queryFn: ({ signal }) => readQuotas(subject, signal),
   });
 
+/** Reads the quotas of a customer or a plan. */
 const readQuotas = (subject: QuotaSubject, signal: AbortSignal) =>
   exactAnswer<Schema<"ListQuota">>(api.GET("/v1/quotas", { params: { query: { page_size: mostQuotas, ...subject } }, parseAs: "text", signal }));
 
@@ -38,7 +39,7 @@ export const entitlements = (customer: string) =>
     queryKey: ["quotas", "entitlements", customer],
     async queryFn({ signal }) {
       const [{ plan, features, quotas }, own] = await Promise.all([
-        exactAnswer<Entitlements>(api.GET("/v1/customers/{external_id}/entitlements", { params: at(customer), parseAs: "text", signal })),
+        exactAnswer<Entitlements>(api.GET("/v1/customers/{external_id}/entitlements", { params: customerParams(customer), parseAs: "text", signal })),
         readQuotas({ customer }, signal),
       ]);
       const ownIDs = new Set(own.data.map(({ id }) => id));
@@ -47,6 +48,8 @@ export const entitlements = (customer: string) =>
     },
   });
 
+/** Sets a quota of a customer or a plan. */
 export const setQuota = (body: SetQuota) => answer(api.PUT("/v1/quotas", { body }));
 
+/** Requests the deletion of a quota. */
 export const deleteQuota = (id: string) => answer(api.DELETE("/v1/quotas/{id}", { params: { path: { id } } }));

@@ -32,7 +32,7 @@ const rules: [RegExp, (found: string) => string][] = [
 const absent = /^expected required property (\S+) to be present$/;
 
 /** Returns a broken rule in words for the user, at the field that has to change. */
-export function plain(broken: Broken): Broken {
+export function plainRule(broken: Broken): Broken {
   const [, missing] = absent.exec(broken.message) ?? [];
   if (missing !== undefined) return { ...broken, location: `${broken.location}.${missing}`, message: "is missing" };
   for (const [rule, words] of rules) {

@@ -15,6 +15,7 @@ export const session = queryOptions({
   staleTime: 5 * 60_000,
 });
 
+/** Returns the session. Suspends the component until the session is loaded. */
 export function useSession(): Session {
   return useSuspenseQuery(session).data;
 }
@@ -29,11 +30,13 @@ export async function signIn(email: string, password: string, tenant?: string): 
 /** The storage key that notifies the other tabs of the browser when the member signs out. */
 export const signedOut = "signed-out";
 
+/** Informs the other tabs of this browser that the user has signed out. */
 export function announceSignOut(): void {
   localStorage.setItem(signedOut, new Date().toISOString());
 }
 
-export function forget(queries: QueryClient): void {
+/** Removes the CSRF token and all loaded data, so that the next session begins without them. */
+export function forgetSession(queries: QueryClient): void {
   sendCSRFToken(undefined);
   sessionGoesOn(); // the next sign-in begins another session
   queries.clear();

@@ -3,14 +3,15 @@ import { answer, api, type Schema } from "./client";
 
 export type SyncRun = Schema<"SyncRun">;
 
-export const over = ({ status }: Pick<SyncRun, "status">) => status === "succeeded" || status === "failed";
+/** Reports whether a sync has succeeded or failed. */
+export const isOver = ({ status }: Pick<SyncRun, "status">) => status === "succeeded" || status === "failed";
 
 /** Queries a sync, every 1.5 seconds until it is over. */
 export const sync = (id: string) =>
   queryOptions({
     queryKey: ["sync", id],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/syncs/{id}", { params: { path: { id } }, signal })),
-    refetchInterval: ({ state }) => (state.data && over(state.data) ? false : 1_500),
+    refetchInterval: ({ state }) => (state.data && isOver(state.data) ? false : 1_500),
   });
 
 /** Queries the id of a customer's open sync, every half second until there is one. */
@@ -19,7 +20,7 @@ export const openSync = (customer: string) =>
     queryKey: ["syncs", "open", customer],
     async queryFn({ signal }) {
       const [newest] = (await answer(api.GET("/v1/billing/syncs", { params: { query: { customer, page_size: 1 } }, signal }))).data;
-      return newest && !over(newest) ? newest.id : null;
+      return newest && !isOver(newest) ? newest.id : null;
     },
     refetchInterval: ({ state }) => (state.data ? false : 500),
     gcTime: 0,

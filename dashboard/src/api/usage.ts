@@ -18,14 +18,15 @@ export const usage = (customer: string, meter: string, granularity: Granularity,
       const read = (token?: string) =>
         exactAnswer<Schema<"UsageResult">>(api.GET("/v1/usage", { params: { query: { ...query, ...(token && { page_token: token }) } }, parseAs: "text", signal }));
       let whole = await read();
-      while (whole.next_page_token && windowsOf(whole) < mostWindows) {
+      while (whole.next_page_token && windowCount(whole) < mostWindows) {
         whole = joined(whole, await read(whole.next_page_token));
       }
       return whole;
     },
   });
 
-const windowsOf = (usage: Schema<"UsageResult">) => usage.groups.reduce((sum, group) => sum + group.windows.length, 0);
+/** Returns the number of windows of all groups. */
+const windowCount = (usage: Schema<"UsageResult">) => usage.groups.reduce((sum, group) => sum + group.windows.length, 0);
 
 /** Joins two pages. A group may continue on the next page. */
 function joined(first: Schema<"UsageResult">, next: Schema<"UsageResult">): Schema<"UsageResult"> {

@@ -68,7 +68,7 @@ export function inWords(text: string): string {
 }
 
 /** Returns an error in words for the user of the dashboard. */
-export function told(error: Error): string {
+export function errorText(error: Error): string {
   if (!(error instanceof Failure)) return "The dashboard has an error on this screen.";
   const known = byCode[error.code];
   if (known !== undefined) return known;

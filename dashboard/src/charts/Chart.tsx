@@ -18,6 +18,7 @@ interface Props {
   timezone: string;
 }
 
+/** Returns an instant as seconds since 1970. */
 const seconds = (instant: string) => Date.parse(instant) / 1000;
 
 /** Draws lines over time from rounded numbers, and shows the exact numbers. The arrow keys move along the lines. */
@@ -51,11 +52,13 @@ function linesOf({ starts, series, former, thresholds = [] }: Points): Line[] {
   ];
 }
 
+/** Returns the CSS variable with the color of a line. */
 function colour(kind: Line["kind"], index: number): string {
   if (kind === "series") return `--series-${index + 1}`;
   return kind === "former" ? "--muted" : "--bad";
 }
 
+/** Returns the data and the options for uPlot. */
 function drawingOf(points: Points, end: string, timezone: string): Drawing {
   const { starts } = points;
   const lines = linesOf(points);

@@ -3,7 +3,7 @@ import { useEffect, useRef, type KeyboardEvent, type ReactNode } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import styles from "./Chart.module.css";
-import { moved } from "./keys";
+import { indexAfterKey } from "./keys";
 
 /** The content of a plot. A new object creates the plot again, even if the content is the same. */
 export interface Drawing {
@@ -58,7 +58,7 @@ export function Plot({ label, drawing, stops, at, point, text, children }: Props
   const last = stops.length - 1;
   const stop = at === null ? null : stops.findLastIndex((index) => index <= at);
   const move = (event: KeyboardEvent) => {
-    const next = moved(event.key, stop, last);
+    const next = indexAfterKey(event.key, stop, last);
     if (next === undefined || !plot.current) return;
     event.preventDefault();
     plot.current.setCursor({ left: plot.current.valToPos(drawing.data[0][stops[next]!]!, "x"), top: 0 });

@@ -4,7 +4,7 @@ import { Trend } from "./Trend";
 
 afterEach(cleanup);
 
-test("each bar is read by keyboard and by pointing, until one leaves", () => {
+test("the keyboard and the pointer show the value of a bar, until the pointer leaves", () => {
   render(<Trend label="Rejected" values={[0, 1234, 7]} when={(index) => `day ${index}`} />);
   const trend = screen.getByRole("slider", { name: "Rejected" });
   fireEvent.keyDown(trend, { key: "ArrowLeft" });

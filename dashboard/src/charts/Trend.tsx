@@ -1,6 +1,6 @@
 import { useState, type KeyboardEvent, type MouseEvent } from "react";
 import { grouped, shares } from "../values/decimal";
-import { moved } from "./keys";
+import { indexAfterKey } from "./keys";
 import styles from "./Trend.module.css";
 
 const [width, gap, height] = [3, 1, 20];
@@ -17,7 +17,7 @@ export function Trend({ label, values, when }: Props) {
   const [at, setAt] = useState<number | null>(null);
   const last = values.length - 1;
   const pressed = (event: KeyboardEvent) => {
-    const next = moved(event.key, at, last);
+    const next = indexAfterKey(event.key, at, last);
     if (next === undefined) return;
     event.preventDefault();
     setAt(next);

@@ -1,5 +1,5 @@
 /** Returns the index, from 0 to last, to which a navigation key moves from `at`, or undefined for other keys. */
-export function moved(key: string, at: number | null, last: number): number | undefined {
+export function indexAfterKey(key: string, at: number | null, last: number): number | undefined {
   const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -last, End: last };
   const step = steps[key];
   if (step === undefined) return undefined;

@@ -3,7 +3,7 @@ import { points, windowEnd, windows } from "./points";
 
 const now = new Date("2026-11-23T12:30:00Z");
 
-test("days are those of the timezone, over a change of its clocks, up to now", () => {
+test("the days of a range are those of the timezone, also when its clocks change, and end now", () => {
   expect(windows("2026-10-23T22:00:00Z", "2026-10-27T23:00:00Z", "day", "Europe/Zurich", now)).toEqual([
     "2026-10-23T22:00:00.000Z",
     "2026-10-24T22:00:00.000Z",
@@ -13,12 +13,12 @@ test("days are those of the timezone, over a change of its clocks, up to now", (
   expect(windows("2026-11-22T00:00:00Z", "2026-12-01T00:00:00Z", "day", "UTC", now)).toHaveLength(2);
 });
 
-test("weeks begin on Monday, where the timezone's clocks change within one too", () => {
+test("weeks begin on Monday, also when the timezone's clocks change within a week", () => {
   expect(windows("2026-10-20T22:00:00Z", "2026-11-05T23:00:00Z", "week", "Europe/Zurich", now)).toEqual(["2026-10-25T23:00:00.000Z", "2026-11-01T23:00:00.000Z"]);
   expect(windowEnd("2026-10-20T22:00:00Z", "week", "Europe/Zurich")).toBe("2026-10-25T23:00:00.000Z");
 });
 
-test("a range that begins within a window has no window from before it", () => {
+test("a range that begins within a window does not include that window", () => {
   expect(windows("2026-11-21T10:30:00Z", "2026-11-23T00:00:00Z", "day", "UTC", now)).toEqual(["2026-11-22T00:00:00.000Z"]);
   expect(windows("2026-11-23T10:30:00Z", "2026-11-24T00:00:00Z", "hour", "UTC", now)).toEqual(["2026-11-23T11:00:00.000Z", "2026-11-23T12:00:00.000Z"]);
   expect(windows("2026-09-02T00:00:00Z", "2026-12-01T00:00:00Z", "month", "UTC", now)).toEqual(["2026-10-01T00:00:00.000Z", "2026-11-01T00:00:00.000Z"]);
@@ -38,12 +38,12 @@ const group = (key: Record<string, string>, value: string, late = "0") => ({
   windows: [{ window_start: start, window_end: "2026-11-02T00:00:00Z", value, late_value: late, is_final: false }],
 });
 
-test("what came late is usage, and a window without any is nothing", () => {
+test("late usage is included, and a window without usage is 0", () => {
   const drawn = points([group({}, "1.5", "0.25")], ["2026-11-01T00:00:00.000Z", "2026-11-02T00:00:00.000Z"]);
   expect(drawn.series).toEqual([{ name: "all usage", values: ["1.75", "0"] }]);
 });
 
-test("of many groups the largest are lines of their own, and all others are one, exactly", () => {
+test("the largest groups have lines of their own, and one line has the exact sum of all others", () => {
   const groups = Array.from({ length: 8 }, (_, index) => group({ model: `m${index}` }, `${index + 1}.1`));
   const { series } = points(groups, []);
   expect(series.map(({ name }) => name)).toEqual(["m7", "m6", "m5", "m4", "m3", "3 others"]);

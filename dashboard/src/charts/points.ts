@@ -67,7 +67,7 @@ export interface Line {
 
 /** Returns the usage of each window, with a line for each group. Late usage is part of its window. */
 export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points {
-  return drawn(
+  return pointsOfLines(
     groups.map((group) => ({
       name: groupText(group.group_key),
       total: group.subtotal,
@@ -81,7 +81,7 @@ export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points
  * Returns each line with a value in each window, which is 0 in a window without usage. If there are more than six
  * lines, the five largest stay and the others are combined into one line.
  */
-export function drawn(of: Line[], starts: string[]): Points {
+export function pointsOfLines(of: Line[], starts: string[]): Points {
   // The API can write the same instant in several notations, so instants are normalized before they are compared.
   const at = (instant: string) => new Date(instant).toISOString();
   const all = [...new Set([...starts, ...of.flatMap(({ windows }) => windows.map(({ start }) => at(start)))])].sort();

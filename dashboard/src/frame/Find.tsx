@@ -6,7 +6,7 @@ import { useId, useState, type KeyboardEvent } from "react";
 import { Dialog } from "../acts/Dialog";
 import { useSession } from "../api/session";
 import styles from "./Find.module.css";
-import { found, type Place } from "./found";
+import { searchResults, type Place } from "./found";
 import frame from "./Frame.module.css";
 
 /** Finds a screen, a customer, a meter, a sync or an event by its name, its ID or its key. */
@@ -25,6 +25,7 @@ export function Find() {
   );
 }
 
+/** Shows the search field and the results for its text. */
 function Search({ leave }: { leave: () => void }) {
   const navigate = useNavigate();
   const session = useSession();
@@ -32,7 +33,7 @@ function Search({ leave }: { leave: () => void }) {
   const [typed, setTyped] = useState("");
   const [chosen, setChosen] = useState(0);
   const [text] = useDebouncedValue(typed.trim(), 150);
-  const { data = [], isFetching } = useQuery({ ...found(text, session), placeholderData: keepPreviousData });
+  const { data = [], isFetching } = useQuery({ ...searchResults(text, session), placeholderData: keepPreviousData });
   const at = Math.min(chosen, data.length - 1);
   const go = ({ link }: Place) => {
     leave();

@@ -2,7 +2,10 @@ import { Button } from "@mantine/core";
 import { useState, type ReactNode } from "react";
 import styles from "./Folded.module.css";
 
-/** Shows a search of several fields. On a phone, it is folded until the user opens it, unless a search is active. */
+/**
+ * Shows a search of several fields. On a phone, the fields are folded until the user opens them. asked: a search is
+ * active, so the fields are open at first.
+ */
 export function Folded({ opener, asked, children }: { opener: string; asked: boolean; children: ReactNode }) {
   const [opened, setOpened] = useState(asked);
   return (

@@ -2,6 +2,7 @@ import { useBlocker, type ShouldBlockFn } from "@tanstack/react-router";
 import { Ask } from "../acts/Dialog";
 import { lossOf } from "../acts/unsaved";
 
+/** Reports whether leaving loses unsaved data. */
 const loses = () => lossOf() !== undefined;
 
 /** Reports whether a navigation loses unsaved data. A change on the same path, such as a filter, keeps the forms. */

@@ -19,6 +19,7 @@ export function OtherTenants({ opened, leave }: { opened: boolean; leave: () => 
   );
 }
 
+/** Asks for the password, then shows the other tenants that accept it. */
 function Choice({ leave }: { leave: () => void }) {
   const { tenant, member } = useSession();
   const enter = useEnter();

@@ -5,6 +5,7 @@ import { answers, asked, list, member, open, press, problem, sent, session, tena
 
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const missing = () => problem(401, "the credentials are missing or invalid");
+/** The session that the API returns. undefined: the session has ended. */
 let who: object | undefined;
 
 beforeEach(() => {
@@ -15,15 +16,15 @@ beforeEach(() => {
   answers["PATCH /v1/meters/calls"] = () => (who ? [200, { ...meter, name: "Phone calls" }] : missing());
 });
 
-async function renamed() {
+async function typeNewName() {
   open("/meters/calls/details");
   await screen.findByLabelText("Name");
   await waitFor(() => expect(queries.isFetching()).toBe(0)); // else a request of the page finds the session's end
   type("Name", "Phone calls");
 }
 
-test("a session that ends while a form is saved keeps what was typed, and the same member goes on", async () => {
-  await renamed();
+test("typed text is kept when the session ends, and the same member can save it after signing in again", async () => {
+  await typeNewName();
   who = undefined;
   await press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
@@ -47,8 +48,8 @@ test("a session that ends while a form is saved keeps what was typed, and the sa
   expect(asked.find(({ name, csrf }) => name.startsWith("PATCH") && csrf === "another")).toBeTruthy();
 });
 
-test("a screen that is read after the session's end waits for the sign-in, and nothing secret is kept", async () => {
-  await renamed();
+test("a screen opened after the session's end waits for the sign-in, and the password is not stored", async () => {
+  await typeNewName();
   who = undefined;
   act(() => router.history.push("/meters"));
   fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
@@ -61,8 +62,8 @@ test("a screen that is read after the session's end waits for the sign-in, and n
   expect(screen.queryByRole("dialog")).toBeNull();
 });
 
-test("another member's session does not take over what was typed", async () => {
-  await renamed();
+test("another member's session does not continue the typed text", async () => {
+  await typeNewName();
   who = undefined;
   await press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
@@ -72,8 +73,8 @@ test("another member's session does not take over what was typed", async () => {
   expect(await screen.findByRole("heading", { name: "Your session has ended" })).toBeTruthy();
 });
 
-test("the user who signs in as another member is asked before their text is discarded", async () => {
-  await renamed();
+test("signing in as another member asks before the typed text is discarded", async () => {
+  await typeNewName();
   who = undefined;
   await press("Save the meter");
   fireEvent.click(await screen.findByRole("button", { name: "Sign in as another member" }));
@@ -84,7 +85,7 @@ test("the user who signs in as another member is asked before their text is disc
 
 const signOutElsewhere = () => fireEvent(window, new StorageEvent("storage", { key: "signed-out", newValue: "now" }));
 
-test("the other tabs of the browser sign out too", async () => {
+test("a sign-out in another tab of the browser signs this tab out too", async () => {
   open("/meters");
   await screen.findByRole("heading", { name: "No meters yet" });
   who = undefined;
@@ -92,8 +93,8 @@ test("the other tabs of the browser sign out too", async () => {
   await screen.findByRole("heading", { name: "Sign in" });
 });
 
-test("a tab with typed text asks for the sign-in when another one has signed out", async () => {
-  await renamed();
+test("a tab with typed text asks for the sign-in after a sign-out in another tab", async () => {
+  await typeNewName();
   who = undefined;
   signOutElsewhere();
   await screen.findByRole("heading", { name: "Your session has ended" });
@@ -102,7 +103,7 @@ test("a tab with typed text asks for the sign-in when another one has signed out
 
 test("signing out asks before typed text is discarded", async () => {
   answers["POST /v1/auth/logout"] = () => [200, { ended: true }];
-  await renamed();
+  await typeNewName();
   fireEvent.click(await screen.findByRole("button", { name: /Ada/ }));
   fireEvent.click(await screen.findByRole("menuitem", { name: "Sign out" }));
   await screen.findByRole("heading", { name: "Discard your changes?" });

@@ -4,12 +4,12 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useRouter } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
 import acts from "../acts/acts.module.css";
-import { Ask, look } from "../acts/Dialog";
+import { Ask, dialogStyle } from "../acts/Dialog";
 import { Refused } from "../acts/Refused";
 import { lossOf, type Loss } from "../acts/unsaved";
 import { useAct } from "../acts/useAct";
 import { sessionEnded, sessionGoesOn, useSessionEnded } from "../api/ended";
-import { forget, session, signedOut, signIn, useSession, type Session } from "../api/session";
+import { forgetSession, session, signedOut, signIn, useSession, type Session } from "../api/session";
 import { useLeave } from "./useLeave";
 
 /** Covers the screens once their session has ended, until the same member has signed in again. Typed text stays. */
@@ -23,7 +23,7 @@ export function SignInAgain() {
   if (!ended) return null;
   return (
     <Modal
-      {...look}
+      {...dialogStyle}
       opened
       onClose={() => {}}
       title="Your session has ended"
@@ -33,14 +33,16 @@ export function SignInAgain() {
       zIndex={250} // above dialogs, below the question before a loss
       overlayProps={{ backgroundOpacity: 1, color: "var(--ground)" }} // no figures are shown without a session
     >
-      <Again />
+      <SignInForm />
     </Modal>
   );
 }
 
+/** Reports whether two sessions are of the same member in the same tenant. */
 const isSame = (one: Session, other: Session) => one.tenant.id === other.tenant.id && one.member?.id === other.member?.id;
 
-function Again() {
+/** Asks the member to sign in again. Shows a link instead if another member has signed in. */
+function SignInForm() {
   const before = useSession();
   const { tenant, member } = before;
   const queries = useQueryClient();
@@ -120,7 +122,7 @@ function AnotherMember() {
   const [loss, setLoss] = useState<Loss>();
   const leave = async () => {
     await navigate({ to: "/sign-in", search: { to: latestLocation.href }, ignoreBlocker: true });
-    forget(queries);
+    forgetSession(queries);
   };
   const press = () => {
     const found = lossOf();

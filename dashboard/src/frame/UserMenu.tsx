@@ -27,7 +27,7 @@ export function UserMenu() {
     announceSignOut();
     await leave();
   };
-  /** Returns a function that calls go, and asks first if data is unsaved: after go, it can no longer be saved. */
+  /** Returns a function that calls go. If data is unsaved, the function first asks the user: go loses the data. */
   const asking = (go: () => void) => () => {
     const loss = lossOf();
     if (loss) setAsked({ loss, go });

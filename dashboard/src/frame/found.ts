@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import type { LinkProps } from "@tanstack/react-router";
 import { answer, api } from "../api/client";
 import type { Session } from "../api/session";
-import { further, screens } from "./screens";
+import { furtherScreens, screens } from "./screens";
 
 /** A search result of Find, with a link to the screen that shows it. */
 export interface Place {
@@ -17,7 +17,7 @@ const mostMeters = 1_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Queries the results that match a text and that the member may see. An empty text matches the main sections. */
-export const found = (text: string, { permissions }: Session) =>
+export const searchResults = (text: string, { permissions }: Session) =>
   queryOptions({
     queryKey: ["found", text],
     async queryFn({ signal }): Promise<Place[]> {
@@ -36,7 +36,7 @@ export const found = (text: string, { permissions }: Session) =>
           .slice(0, most)
           .map(({ slug, name }): Place => ({ kind: "meter", id: slug, name: name || slug, link: { to: "/meters/$meter/prices", params: { meter: slug } } })),
         ...(may("billing:read") && uuid.test(text) ? [{ kind: "sync", id: text, name: text, link: { to: "/billing/syncs/$sync", params: { sync: text } } } satisfies Place] : []),
-        ...[...screens, ...(text === "" ? [] : further)].filter(([, name]) => has(name)).map(([to, name]): Place => ({ kind: "screen", id: to, name, link: { to } })),
+        ...[...screens, ...(text === "" ? [] : furtherScreens)].filter(([, name]) => has(name)).map(([to, name]): Place => ({ kind: "screen", id: to, name, link: { to } })),
         ...(may("events:read") ? [{ kind: "event", id: text, name: `Events with the key ${text}`, link: { to: "/events", search: { key: text } } } satisfies Place] : []),
       ];
     },

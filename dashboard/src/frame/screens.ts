@@ -12,7 +12,7 @@ export const screens = [
 ] as const;
 
 /** The further screens that Find offers, each with the name to search for. */
-export const further = [
+export const furtherScreens = [
   ["/start", "First steps"],
   ["/meters/-/plans", "Plans"],
   ["/meters/-/new", "Create a meter"],

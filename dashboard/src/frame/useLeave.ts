@@ -1,6 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { forget } from "../api/session";
+import { forgetSession } from "../api/session";
 
 /** Returns a function that leads to the sign-in once the session has ended, and forgets all data of the session. */
 export function useLeave(): () => Promise<void> {
@@ -8,6 +8,6 @@ export function useLeave(): () => Promise<void> {
   const navigate = useNavigate();
   return async () => {
     await navigate({ to: "/sign-in", ignoreBlocker: true });
-    forget(queries); // not before the navigation: the shown screen needs the session
+    forgetSession(queries); // not before the navigation: the shown screen needs the session
   };
 }

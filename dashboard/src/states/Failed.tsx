@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { Failure } from "../api/client";
-import { told } from "../api/words";
+import { errorText } from "../api/words";
 import { Identifier } from "../values/Identifier";
 import styles from "./states.module.css";
 
@@ -10,7 +10,7 @@ export function Failed({ what, error, retry }: { what: string; error: Error; ret
   return (
     <div className={styles.state} role="alert">
       <h2 className={styles.bad}>{what} could not be read</h2>
-      <p>{told(error)}</p>
+      <p>{errorText(error)}</p>
       {requestID && (
         <p className="muted small">
           Request <Identifier>{requestID}</Identifier>

@@ -9,7 +9,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("an instant is told from when it is shown, and anew while time passes", () => {
+test("an instant is shown relative to now, and updated while time passes", () => {
   vi.useFakeTimers({ now: new Date("2026-12-01T12:00:00Z") });
   const client = new QueryClient();
   client.setQueryData(["session"], session);

@@ -1,6 +1,6 @@
 import { grouped, minorDigits } from "./decimal";
 
-/** Shows every digit of a number from the API, and its unit in the muted colour. */
+/** Shows every digit of a number from the API, and the number's unit in the muted colour. */
 export function Quantity({ value, unit }: { value: string; unit?: string }) {
   return (
     <span className="number">

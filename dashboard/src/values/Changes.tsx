@@ -1,6 +1,7 @@
 import type { Schema } from "../api/client";
 import { Amount } from "./Amount";
 
+/** Returns a count of customers as text, such as 2 customers. */
 export const customersOf = (count: number) => (count === 1 ? "1 customer" : `${count} customers`);
 
 /** Lists the charges before and after a change, by currency. */

@@ -8,7 +8,7 @@ const period = { id: null, start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00
 const step = (name: string, amount: number, unit = "units") => ({ name, amount, unit, description: name });
 const steps = [step("usage", 1250), step("included_units", 1000), step("overage_units", 250), ...["overage_rate", "overage_charge", "base_price", "exact_charge", "charge"].map((name) => step(name, 0, "USD"))];
 
-test("a bill shows the unit of each meter, and the breakdown of a line too", async () => {
+test("a bill and its breakdowns show the unit of each meter", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["billing:read", "customers:read", "meters:read"] }];
   answers["GET /v1/meters"] = () => [200, list(meter)];
   answers["GET /v1/customers/by-id"] = () => [200, { id: "cus_1", external_id: "acme", name: "", metadata: {}, created_at: "2026-11-01T00:00:00Z" }];
@@ -32,7 +32,7 @@ test("a bill shows the unit of each meter, and the breakdown of a line too", asy
  */
 const unitless = ["alerts/AlertValue.tsx", "billing/AutoSync.tsx", "billing/Discrepancies.tsx", "events/Conflicts.tsx", "events/Details.tsx", "events/Events.tsx", "events/Rejected.tsx", "meters/TryOut.tsx", "overview/EventCounts.tsx"];
 
-test("screens show the usage of meters by Usage, which knows their units", () => {
+test("screens show the usage of meters with the component Usage, and not with Quantity", () => {
   const screens = `${import.meta.dirname}/../screens`;
   const files = readdirSync(screens, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".tsx") && !name.includes(".test."));
   expect(files.filter((name) => readFileSync(`${screens}/${name}`, "utf8").includes("<Quantity")).sort()).toEqual(unitless);

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { csv } from "./csv";
 
-test("cells are kept apart, whatever is in them", () => {
+test("cells with quotes, commas and line breaks are quoted", () => {
   expect(csv([["a", 'say "hi"', "x,y", "two\nlines"]])).toBe('a,"say ""hi""","x,y","two\nlines"\r\n');
 });
 
-test("a number stays as it is, and nothing else is a formula", () => {
+test("a number is unchanged, and text that could be a formula begins with a guard", () => {
   expect(csv([["-1250.50", "-1+1", "=1", "a;@b", "2026-11-01T00:00:00Z"]])).toBe("-1250.50,'-1+1,'=1,a;'@b,2026-11-01T00:00:00Z\r\n");
 });
 

@@ -3,6 +3,7 @@ export function csv(rows: string[][]): string {
   return rows.map((row) => row.map((cell) => quoted(harmless(cell))).join(",") + "\r\n").join("");
 }
 
+/** Returns a cell of a CSV file, with quotes if it needs them. */
 const quoted = (cell: string) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
 const number = /^-?\d+(\.\d+)?$/;

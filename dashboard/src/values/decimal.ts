@@ -2,6 +2,7 @@
 
 const form = /^(-?)(\d+)(?:\.(\d+))?$/;
 
+/** Returns the sign and the digits before and after the point. */
 function partsOf(decimal: string): { sign: string; whole: string; fraction: string } {
   const [, sign = "", whole, fraction = ""] = form.exec(decimal) ?? [];
   if (whole === undefined) throw new Error(`${decimal} is not a decimal in plain notation`);
@@ -31,13 +32,16 @@ interface Scaled {
   scale: number;
 }
 
+/** Returns the decimal as a whole number of units and the number of digits after the point. */
 function scaled(decimal: string): Scaled {
   const { sign, whole, fraction } = partsOf(decimal);
   return { units: BigInt(sign + whole + fraction), scale: fraction.length };
 }
 
+/** Returns the units at a larger number of digits after the point. */
 const atScale = ({ units, scale }: Scaled, wanted: number): bigint => units * 10n ** BigInt(wanted - scale);
 
+/** Returns a decimal as text. */
 function written({ units, scale }: Scaled): string {
   const digits = (units < 0n ? -units : units).toString().padStart(scale + 1, "0");
   const whole = digits.slice(0, digits.length - scale);

@@ -15,6 +15,7 @@ export function valueText(value: unknown): string {
   return value === "" || value === "none" ? JSON.stringify(value) : filterText(value);
 }
 
+/** Reports whether a text is JSON. */
 function isJSON(text: string): boolean {
   try {
     JSON.parse(text);

@@ -7,19 +7,19 @@ test("a period ends with its last day, in the tenant's timezone", () => {
   expect(range("2026-12-15T00:00:00Z", "2027-01-15T00:00:00Z", "UTC")).toBe("15 Dec 2026 – 14 Jan 2027");
 });
 
-test("a time is the timezone's", () => {
+test("a time is written in the timezone", () => {
   expect(written("2026-11-30T23:30:00Z", "Asia/Kathmandu", "minute")).toBe("1 Dec 2026, 05:15");
   expect(written("2026-11-30T23:30:00Z", "America/New_York", "date")).toBe("30 Nov 2026");
 });
 
-test("offsets follow the season", () => {
+test("offsets depend on daylight saving time", () => {
   expect(offset("Europe/Zurich", new Date("2026-07-01T00:00:00Z"))).toBe("UTC+2");
   expect(offset("Europe/Zurich", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+1");
   expect(offset("Asia/Kathmandu", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+5:45");
   expect(offset("UTC", new Date("2026-12-01T00:00:00Z"))).toBe("UTC");
 });
 
-test("a day begins when it does in its timezone, also where the offset changes", () => {
+test("a day starts at midnight in the timezone, also on days when the offset changes", () => {
   expect(startOfDay("2026-12-01", "UTC")).toBe("2026-12-01T00:00:00.000Z");
   expect(startOfDay("2026-12-01", "Europe/Zurich")).toBe("2026-11-30T23:00:00.000Z");
   expect(startOfDay("2026-03-29", "Europe/Zurich")).toBe("2026-03-28T23:00:00.000Z");
@@ -28,11 +28,11 @@ test("a day begins when it does in its timezone, also where the offset changes",
   expect(startOfDay("2026-12-01", "Asia/Kathmandu")).toBe("2026-11-30T18:15:00.000Z");
 });
 
-test("the day after one may be in another month or year", () => {
+test("the next day can be in another month or year", () => {
   expect(["2026-11-30", "2026-12-31", "2028-02-28", "2026-03-28"].map((of) => nextDay(of))).toEqual(["2026-12-01", "2027-01-01", "2028-02-29", "2026-03-29"]);
 });
 
-test("what has just happened is not still to come, though the API's clock is a little ahead", () => {
+test("an instant slightly in the future is just now, because the API's clock may be ahead", () => {
   const now = new Date("2026-12-01T12:00:00Z");
   expect(["12:00:03", "11:59:30", "12:00:30", "12:01:00", "11:00:00"].map((time) => fromNow(`2026-12-01T${time}Z`, now))).toEqual(["just now", "just now", "in less than a minute", "in 1 minute", "1 hour ago"]);
 });

@@ -8,7 +8,7 @@ import { useAct } from "../../acts/useAct";
 import { useEdits } from "../../acts/useEdits";
 import { Verb } from "../../acts/Verb";
 import { deleteAlert, alert as read, updateAlert, type Alert } from "../../api/alerts";
-import { broken, Failure } from "../../api/client";
+import { brokenRule, Failure } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
@@ -37,6 +37,7 @@ export function OneAlert() {
   );
 }
 
+/** Shows the alert, or that it does not exist. */
 function Found() {
   const { alert: id } = useParams({ from: "/frame/alerts/$alert" });
   const { data, error, refetch } = useQuery(read(id));
@@ -60,6 +61,7 @@ function Found() {
   );
 }
 
+/** Shows the buttons that disable or enable the alert, and delete it. */
 function Actions({ alert }: { alert: Alert }) {
   return (
     <div className={styles.actions}>
@@ -69,6 +71,7 @@ function Actions({ alert }: { alert: Alert }) {
   );
 }
 
+/** Shows the button that disables the alert or, if the alert is disabled, enables it. */
 function Enabled({ alert: { id, name, enabled } }: { alert: Alert }) {
   const disable = useAct<string>(() => updateAlert(id, { enabled: false }), { changes: changed(id) });
   const enable = useAct(() => updateAlert(id, { enabled: true }), { changes: changed(id) });
@@ -89,6 +92,7 @@ function Enabled({ alert: { id, name, enabled } }: { alert: Alert }) {
   );
 }
 
+/** Shows the button that deletes the alert and its firings. */
 function Delete({ alert: { id, name } }: { alert: Alert }) {
   const remove = useAct<string>(() => deleteAlert(id), { changes: [["alerts"]], leads: () => ({ to: "/alerts" }) });
   return (
@@ -98,6 +102,7 @@ function Delete({ alert: { id, name } }: { alert: Alert }) {
   );
 }
 
+/** Edits the alert's name and thresholds or, of an alert about silence, its minutes. */
 function Edit({ alert }: { alert: Alert }) {
   const { id, type } = alert;
   const saved = { name: alert.name, thresholds: alert.thresholds.join("\n"), minutes: String(alert.minutes ?? "") };
@@ -108,7 +113,7 @@ function Edit({ alert }: { alert: Alert }) {
   return (
     <div className={styles.split}>
       <Form act={save} needs={needs} submit="Save the alert" not={hidden ?? (isSame ? "Nothing was changed" : undefined)} onSubmit={save.mutate}>
-        <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+        <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={brokenRule(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
         <NumberFields typed={{ ...typed, type }} error={save.error} change={change} />
       </Form>
       <Trial definition={{ ...storedDefinition(alert), ...numbersOf(typed) }} not={wrongTyped({ ...typed, type })} />

@@ -1,6 +1,6 @@
 import { NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { allMeters } from "../../api/meters";
 import { allPlans } from "../../api/plans";
 import { Failed } from "../../states/Failed";
@@ -24,12 +24,12 @@ export function AlertFields({ typed, error, change }: Props) {
   const { type, scope } = typed;
   return (
     <>
-      <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={broken(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+      <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={brokenRule(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
       <NativeSelect
         label="Type"
         data={optionsOf(types)}
         value={type}
-        error={broken(error, "type")}
+        error={brokenRule(error, "type")}
         onChange={(event) => change({ type: event.currentTarget.value as Typed["type"], meter: "", group: undefined })}
       />
       <NativeSelect label="Customers" data={optionsOf(scopes)} value={scope} onChange={(event) => change({ scope: event.currentTarget.value as Scope })} />
@@ -40,7 +40,7 @@ export function AlertFields({ typed, error, change }: Props) {
           withAsterisk={false}
           autoComplete="off"
           value={typed.customer}
-          error={broken(error, "customer")}
+          error={brokenRule(error, "customer")}
           onChange={(event) => change({ customer: event.currentTarget.value })}
         />
       )}
@@ -54,7 +54,7 @@ export function AlertFields({ typed, error, change }: Props) {
           maxLength={3}
           autoComplete="off"
           value={typed.currency}
-          error={broken(error, "currency")}
+          error={brokenRule(error, "currency")}
           onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
         />
       )}
@@ -62,6 +62,7 @@ export function AlertFields({ typed, error, change }: Props) {
   );
 }
 
+/** Shows the field for the plan of the alert's customers. */
 function Plan({ typed, error, change }: Props) {
   const { data: plans, error: failure, refetch } = useQuery(allPlans);
   if (failure && !plans) return <Failed what="The plans" error={failure} retry={() => void refetch()} />;
@@ -73,12 +74,13 @@ function Plan({ typed, error, change }: Props) {
       withAsterisk={false}
       value={typed.plan}
       data={[{ value: "", label: "Choose a plan" }, ...plans.map(({ slug, name }) => ({ value: slug, label: name || slug }))]}
-      error={broken(error, "plan")}
+      error={brokenRule(error, "plan")}
       onChange={(event) => change({ plan: event.currentTarget.value })}
     />
   );
 }
 
+/** Shows the fields for the meter and its group. */
 function Meter({ typed: { type, meter, group }, error, change }: Props) {
   const { data: meters, error: failure, refetch } = useQuery(allMeters);
   if (failure && !meters) return <Failed what="The meters" error={failure} retry={() => void refetch()} />;
@@ -92,10 +94,10 @@ function Meter({ typed: { type, meter, group }, error, change }: Props) {
         withAsterisk={false}
         value={meter}
         data={[{ value: "", label: type === "usage" ? "Choose a meter" : "All meters" }, ...offered.map(({ slug }) => slug)]}
-        error={broken(error, "meter")}
+        error={brokenRule(error, "meter")}
         onChange={(event) => change({ meter: event.currentTarget.value, group: undefined })}
       />
-      {type !== "spend" && <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={broken(error, "group")} change={(group) => change({ group })} />}
+      {type !== "spend" && <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={brokenRule(error, "group")} change={(group) => change({ group })} />}
     </>
   );
 }

@@ -27,7 +27,7 @@ export function Alerts() {
         An alert sends a message to your <Link to="/developers/webhooks">webhooks</Link> when a customer reaches a threshold.
       </Head>
       <Allowed to="alerts:read">
-        <All />
+        <AlertTable />
       </Allowed>
     </>
   );
@@ -35,7 +35,8 @@ export function Alerts() {
 
 const columns = [{ title: "Alert" }, { title: "Condition" }, { title: "Customers" }, { title: "Last firing" }, { title: "State" }];
 
-function All() {
+/** Lists the alerts, each with its last firing. */
+function AlertTable() {
   const { page } = useSearch({ from: "/frame/alerts" });
   const query = useQuery({ ...alerts(page), placeholderData: keepPreviousData });
   return (
@@ -61,6 +62,7 @@ function All() {
   );
 }
 
+/** Shows when the alert last fired. */
 function LastFiring({ alert: { id, type } }: { alert: Alert }) {
   const hidden = useHiddenCharges(type);
   const { data, error } = useQuery({ ...firings(id, undefined, 1), enabled: !hidden });

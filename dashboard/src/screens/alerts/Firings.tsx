@@ -20,12 +20,13 @@ export function Firings({ alert }: { alert: Alert }) {
   return (
     <section aria-labelledby="firings" className={styles.firings}>
       <h2 id="firings">Firings</h2>
-      {hidden ? <p className="muted">{hidden}.</p> : <Listed alert={alert} />}
+      {hidden ? <p className="muted">{hidden}.</p> : <FiringTable alert={alert} />}
     </section>
   );
 }
 
-function Listed({ alert }: { alert: Alert }) {
+/** Lists the firings of the alert, which are read again every ten seconds. */
+function FiringTable({ alert }: { alert: Alert }) {
   const { tenant } = useSession();
   const { page } = useSearch({ from: "/frame/alerts/$alert" });
   const query = useQuery({ ...firings(alert.id, page), placeholderData: keepPreviousData, refetchInterval: 10_000 });

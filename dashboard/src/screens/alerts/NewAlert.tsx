@@ -11,6 +11,7 @@ import { definitionOf, empty, wrongTyped, type Typed } from "./definition";
 import { Trial } from "./Trial";
 import { useHiddenCharges } from "./useHiddenCharges";
 
+/** Creates an alert. */
 export function NewAlert() {
   return (
     <>
@@ -24,6 +25,7 @@ export function NewAlert() {
   );
 }
 
+/** Shows the form of a new alert. */
 function Fields() {
   const [typed, setTyped] = useState<Typed>(empty);
   const definition = definitionOf(typed);

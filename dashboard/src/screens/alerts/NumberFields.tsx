@@ -1,7 +1,7 @@
 import { Textarea } from "@mantine/core";
 import { NumberField } from "../../acts/NumberField";
 import { useRule } from "../../acts/useRule";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { wrongWhole } from "../../values/decimal";
 import { wrongThresholds, type Typed } from "./definition";
 
@@ -15,12 +15,13 @@ interface Props {
 export function NumberFields({ typed: { type, thresholds, minutes }, error, change }: Props) {
   if (type === "silence") {
     return (
-      <NumberField label="Minutes without an event" inputMode="numeric" required withAsterisk={false} value={minutes} wrong={wrongWhole} error={broken(error, "minutes")} change={(minutes) => change({ minutes })} />
+      <NumberField label="Minutes without an event" inputMode="numeric" required withAsterisk={false} value={minutes} wrong={wrongWhole} error={brokenRule(error, "minutes")} change={(minutes) => change({ minutes })} />
     );
   }
-  return <Thresholds type={type} value={thresholds} error={broken(error, "thresholds")} change={(thresholds) => change({ thresholds })} />;
+  return <Thresholds type={type} value={thresholds} error={brokenRule(error, "thresholds")} change={(thresholds) => change({ thresholds })} />;
 }
 
+/** Shows the field for the thresholds, one per line. */
 function Thresholds({ type, value, error, change }: { type: Typed["type"]; value: string; error: string | undefined; change: (text: string) => void }) {
   const rule = useRule<HTMLTextAreaElement>(wrongThresholds(value, type), error);
   return (

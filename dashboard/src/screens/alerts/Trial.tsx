@@ -40,6 +40,7 @@ export function Trial({ definition, not }: Props) {
   );
 }
 
+/** Shows how often the alert would have fired, and the firings. At first, the list has at most 50. */
 function Days({ definition }: { definition: AlertDefinition }) {
   const { data, error } = useQuery(dryRun(definition));
   const [all, setAll] = useState(false);
@@ -66,6 +67,7 @@ const rowsAtFirst = 50;
 
 const columns = [{ title: "Day" }, { title: "Customer" }, { title: "Threshold", number: true }, { title: "Value", number: true }];
 
+/** Lists the firings of the trial, each with its day. */
 function Firings({ definition, firings }: { definition: AlertDefinition; firings: Schema<"DryRunFiring">[] }) {
   const { timezone } = useSession().tenant;
   return (

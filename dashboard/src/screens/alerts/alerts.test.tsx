@@ -69,7 +69,7 @@ test("thresholds with thousands separators are not sent", async () => {
   expect(requests("POST /v1/alerts")).toEqual([]);
 });
 
-test("a trial shows the values of each day with the thresholds, and the days of a dry run", async () => {
+test("a trial draws the values of each day with the thresholds, and lists the days of the dry run", async () => {
   open("/alerts/alt_1");
   fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
   await screen.findByText("Usage since the start of the billing period: contoso: 640 799.5 812.5 of 800 1000.5");
@@ -115,7 +115,7 @@ test("an alert is changed, disabled and deleted, and its firings are listed", as
   await waitFor(() => expect(router.state.location.href).toBe("/alerts"));
 });
 
-test("a role without alerts:write reads an alert and changes nothing", async () => {
+test("a role without alerts:write sees an alert and cannot delete it", async () => {
   permit(["alerts:read"]);
   open("/alerts/alt_1");
   expect((await screen.findByRole("button", { name: "Delete alert Budget" })).title).toContain("alerts:write");

@@ -21,6 +21,7 @@ export interface Typed {
 
 export const empty: Typed = { name: "", type: "usage", scope: "all", customer: "", plan: "", meter: "", group: undefined, thresholds: "", currency: "", minutes: "60" };
 
+/** Returns the thresholds in a text with one per line. */
 export const thresholdsOf = (text: string) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
 /** Returns an error message if the API does not accept the thresholds. */

@@ -1,10 +1,10 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const alerts = createRoute({
   getParentRoute: () => frame,
   path: "/alerts",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./Alerts"), "Alerts"),
 });
 
@@ -17,7 +17,7 @@ const create = createRoute({
 const alert = createRoute({
   getParentRoute: () => frame,
   path: "/alerts/$alert",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./Alert"), "OneAlert"),
 });
 

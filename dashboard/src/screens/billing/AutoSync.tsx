@@ -4,7 +4,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { useEdits } from "../../acts/useEdits";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
@@ -14,7 +14,7 @@ import { Quantity } from "../../values/Amount";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import styles from "./billing.module.css";
-import type { Told } from "./states";
+import type { StateText } from "./states";
 
 /** Shows and changes the schedule on which customers are synced automatically, and shows its runs. */
 export function AutoSync() {
@@ -27,7 +27,7 @@ export function AutoSync() {
   if (!data) return <LoadingText />;
   return (
     <>
-      <Standing settings={data} />
+      <AutoSyncState settings={data} />
       <Settings settings={data} />
       <h2 className={styles.section}>Runs</h2>
       <Runs settings={data} />
@@ -35,7 +35,8 @@ export function AutoSync() {
   );
 }
 
-function Standing({ settings }: { settings: Schema<"AutoSync"> }) {
+/** Shows whether Auto-Sync is on, and when it runs next. */
+function AutoSyncState({ settings }: { settings: Schema<"AutoSync"> }) {
   const [next] = settings.next_runs ?? [];
   return (
     <p className={styles.standing}>
@@ -56,6 +57,7 @@ function Standing({ settings }: { settings: Schema<"AutoSync"> }) {
   );
 }
 
+/** Edits the settings of Auto-Sync. */
 function Settings({ settings: { enabled, paused, schedule } }: { settings: Schema<"AutoSync"> }) {
   const { tenant } = useSession();
   const { typed, change, save } = useEdits({ enabled, paused, schedule }, (body) => answer(api.PUT("/v1/billing/auto-sync", { body })), { changes: [["auto-sync"]] });
@@ -67,7 +69,7 @@ function Settings({ settings: { enabled, paused, schedule } }: { settings: Schem
           label="Schedule"
           description={`hourly, daily, a duration such as 15m, or a cron expression of five fields; all except durations are in ${tenant.timezone}`}
           value={typed.schedule}
-          error={broken(save.error, "schedule")}
+          error={brokenRule(save.error, "schedule")}
           onChange={(event) => change({ schedule: event.currentTarget.value })}
         />
         <Switch label="Pause the schedule" checked={typed.paused} onChange={(event) => change({ paused: event.currentTarget.checked })} />
@@ -86,13 +88,14 @@ const columns = [
   { title: "Run", unseen: true },
 ];
 
-const runStates: Record<"running" | "succeeded" | "failed", Told> = {
+const runStates: Record<"running" | "succeeded" | "failed", StateText> = {
   running: ["waiting", "running", "The run syncs the customers with unreported usage."],
   succeeded: ["good", "succeeded", "The run is complete. Customers whose sync failed have a failed sync in the list of syncs."],
   failed: ["bad", "failed", "The run failed, or an operator ended it. The next run syncs the remaining customers."],
 };
 
-function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
+/** Shows a run, its state and its result. */
+function RunRow({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
   const { workflows_url: workflows } = useSession();
   const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "unknown", "Temporal does not report a state for the run."] as const);
   const counts: [number | undefined, string][] = [
@@ -127,6 +130,7 @@ function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: S
   );
 }
 
+/** Shows the next and the latest runs, and the button that starts a run now. */
 function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
   const trigger = useAct((_: string) => answer(api.POST("/v1/billing/auto-sync/trigger")), { changes: [["auto-sync"], ["syncs"]] });
   return (
@@ -151,7 +155,7 @@ function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
         <Table caption="Latest runs" columns={columns}>
           <tbody>
             {settings.last_runs.map((run) => (
-              <LastRun key={run.workflow_id} run={run} />
+              <RunRow key={run.workflow_id} run={run} />
             ))}
           </tbody>
         </Table>

@@ -30,6 +30,7 @@ export function Discrepancies() {
   );
 }
 
+/** Shows a difference between the billed totals and the stored events. */
 function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
   return (
     <tr>

@@ -63,6 +63,7 @@ export function Holds() {
   );
 }
 
+/** Shows a hold and, if it is open, its details. */
 function Row({ hold, open }: { hold: Hold; open: boolean }) {
   const { tenant } = useSession();
   const [means, state, says] = holdStates[hold.state];
@@ -96,6 +97,7 @@ function Row({ hold, open }: { hold: Hold; open: boolean }) {
 
 const reasonColumns = [{ title: "Finding" }, { title: "Odometer", number: true }, { title: "Provider", number: true }];
 
+/** Shows the findings for the invoice, and the button that releases it. */
 function Opened({ hold }: { hold: Hold }) {
   const release = useAct((reason: string) => answer(api.POST("/v1/billing/holds/{id}/release", { params: { path: { id: hold.id } }, body: { reason } })), {
     changes: [["holds"]],

@@ -9,7 +9,7 @@ import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { useRule } from "../../acts/useRule";
 import { Verb } from "../../acts/Verb";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
@@ -59,6 +59,7 @@ export function Provider() {
   );
 }
 
+/** Shows the connected provider, and the button that disconnects it. */
 function Connected({ saved }: { saved: Saved }) {
   const remove = useAct((_: string) => answer(api.DELETE("/v1/billing/provider")), { changes: [["provider"]] });
   return (
@@ -123,6 +124,7 @@ function Endpoint({ endpoint }: { endpoint: Schema<"Connectable"> }) {
   );
 }
 
+/** Returns the action that saves the provider. made receives the new secret, if there is one. */
 function useSave(made: (secret: string | undefined) => void) {
   return useAct((body: Settings) => answer(api.PUT("/v1/billing/provider", { body })), {
     changes: [["provider"]],
@@ -130,6 +132,7 @@ function useSave(made: (secret: string | undefined) => void) {
   });
 }
 
+/** Edits the connection to Stripe. */
 function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Connectable"> | undefined }) {
   const [secretKey, setSecretKey] = useState("");
   const [webhookSecret, setWebhookSecret] = useState("");
@@ -142,7 +145,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
     setSecretKey("");
     setWebhookSecret("");
   });
-  const mappingRule = useRule<HTMLTextAreaElement>(wrongMapping(mapping), broken(save.error, "mapping"));
+  const mappingRule = useRule<HTMLTextAreaElement>(wrongMapping(mapping), brokenRule(save.error, "mapping"));
   const submit = () =>
     save.mutate({
       type: "stripe",
@@ -169,7 +172,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         autoComplete="off"
         visibilityToggleButtonProps={{ "aria-label": "Show the secret key", tabIndex: 0 }}
         value={secretKey}
-        error={broken(save.error, "secret_key")}
+        error={brokenRule(save.error, "secret_key")}
         onChange={(event) => setSecretKey(event.currentTarget.value)}
       />
       {endpoint && <Endpoint endpoint={endpoint} />}
@@ -185,13 +188,13 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         autoComplete="off"
         visibilityToggleButtonProps={{ "aria-label": "Show the signing secret", tabIndex: 0 }}
         value={webhookSecret}
-        error={broken(save.error, "webhook_secret")}
+        error={brokenRule(save.error, "webhook_secret")}
         onChange={(event) => setWebhookSecret(event.currentTarget.value)}
       />
       <NativeSelect
         label="Bills"
         value={bills}
-        error={broken(save.error, "bills")}
+        error={brokenRule(save.error, "bills")}
         onChange={(event) => setBills(event.currentTarget.value as typeof bills)}
         data={[
           { value: "quantities", label: "Quantities: Stripe charges them at its metered prices" },
@@ -215,13 +218,13 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
             label="Product"
             description="The product of the invoice lines"
             value={product}
-            error={broken(save.error, "product")}
+            error={brokenRule(save.error, "product")}
             onChange={(event) => setProduct(event.currentTarget.value)}
           />
           <NativeSelect
             label="Invoices of customers without a subscription"
             value={collection}
-            error={broken(save.error, "collection_method")}
+            error={brokenRule(save.error, "collection_method")}
             onChange={(event) => setCollection(event.currentTarget.value as typeof collection)}
             data={[
               { value: "charge_automatically", label: "Charged to the customer's payment method" },
@@ -229,7 +232,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
             ]}
           />
           {collection === "send_invoice" && (
-            <NumberField label="Days until due" description="1 to 365" inputMode="numeric" value={days} wrong={wrongWhole} error={broken(save.error, "days_until_due")} change={setDays} />
+            <NumberField label="Days until due" description="1 to 365" inputMode="numeric" value={days} wrong={wrongWhole} error={brokenRule(save.error, "days_until_due")} change={setDays} />
           )}
         </>
       )}
@@ -237,6 +240,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
   );
 }
 
+/** Edits the connection to a provider that receives statements by webhook. */
 function Webhook({ saved }: { saved: Saved | null }) {
   const [url, setURL] = useState(saved?.url ?? "");
   const [secret, setSecret] = useState("");
@@ -263,7 +267,7 @@ function Webhook({ saved }: { saved: Saved | null }) {
         withAsterisk={false}
         placeholder="https://billing.example.com/usage"
         value={url}
-        error={broken(save.error, "url")}
+        error={brokenRule(save.error, "url")}
         onChange={(event) => setURL(event.currentTarget.value)}
       />
       <PasswordInput
@@ -272,7 +276,7 @@ function Webhook({ saved }: { saved: Saved | null }) {
         autoComplete="off"
         visibilityToggleButtonProps={{ "aria-label": "Show the signing secret", tabIndex: 0 }}
         value={secret}
-        error={broken(save.error, "secret")}
+        error={brokenRule(save.error, "secret")}
         onChange={(event) => setSecret(event.currentTarget.value)}
       />
       <div>

@@ -3,7 +3,7 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { Confirm } from "../../acts/Confirm";
 import { useAct } from "../../acts/useAct";
 import { answer, api, type Schema } from "../../api/client";
-import { called } from "../../api/customers";
+import { customerLabel } from "../../api/customers";
 import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
 import { Opener } from "../../frame/Opener";
@@ -45,7 +45,8 @@ const states = [
   ["written_off", "Written off"],
 ] as const;
 
-const name = (line: Line) => `${line.period.id}.${line.meter_id}`;
+/** Identifies a line in the address. */
+const lineID = (line: Line) => `${line.period.id}.${line.meter_id}`;
 
 /** Compares closed periods with the provider's final invoices, by meter, for one customer or all customers. */
 export function Reconciliation({ customer }: { customer?: string }) {
@@ -65,12 +66,13 @@ export function Reconciliation({ customer }: { customer?: string }) {
         <Filter name="state" label="Lines in the state" options={states} />
       </div>
       <List what="The reconciliation" columns={columns} query={query} page={page} empty={<NoLines filtered={chosen !== undefined} />}>
-        {(line) => <Row key={name(line)} line={line} open={name(line) === open} />}
+        {(line) => <Row key={lineID(line)} line={line} open={lineID(line) === open} />}
       </List>
     </>
   );
 }
 
+/** Shows a line and, if it is open, its details. */
 function Row({ line, open }: { line: Line; open: boolean }) {
   const { tenant } = useSession();
   const [means, state, says] = reconciliationStates[line.state];
@@ -78,7 +80,7 @@ function Row({ line, open }: { line: Line; open: boolean }) {
     <>
       <tr>
         <td className={cell.main}>
-          <Opener name="open" value={name(line)} open={open}>
+          <Opener name="open" value={lineID(line)} open={open}>
             {line.meter_slug}
           </Opener>
         </td>
@@ -117,6 +119,7 @@ function Units({ line, value }: { line: Line; value: string }) {
 
 const invoiceColumns = [{ title: "Invoice" }, { title: "State" }, { title: "Final" }, { title: "Quantity", number: true }, { title: "Amount", number: true }];
 
+/** Shows the details of a line, and the buttons that resolve its difference. */
 function Opened({ line }: { line: Line }) {
   const changes = [["reconciliation"]];
   const body = (reason: string) => ({ params: { path: { period: line.period.id, meter: line.meter_slug } }, body: { reason } });
@@ -124,7 +127,7 @@ function Opened({ line }: { line: Line }) {
   const waive = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/waive", body(reason))), { changes });
   const writeOff = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/write-off", body(reason))), { changes });
   const more = line.state === "disputed"; // the invoices bill more than was reported, or a different amount
-  const common = { needs: "billing:write", thing: `${line.meter_slug} of ${called(line)}`, asks: "Reason, for the audit log" };
+  const common = { needs: "billing:write", thing: `${line.meter_slug} of ${customerLabel(line)}`, asks: "Reason, for the audit log" };
   return (
     <div className={styles.opened}>
       {line.invoices.length > 0 && (

@@ -1,9 +1,9 @@
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import styles from "./billing.module.css";
-import { holdStates, periodStates, reconciliationStates, reportStates, syncStates, type Told } from "./states";
+import { holdStates, periodStates, reconciliationStates, reportStates, syncStates, type StateText } from "./states";
 
-const kinds: [string, Record<string, Told>][] = [
+const kinds: [string, Record<string, StateText>][] = [
   ["Syncs", syncStates],
   ["Reports that a sync sends", reportStates],
   ["Billing periods", periodStates],

@@ -5,9 +5,9 @@ import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api, type Schema } from "../../api/client";
-import { called } from "../../api/customers";
+import { customerLabel } from "../../api/customers";
 import { useSession } from "../../api/session";
-import { over, requestSync, sync as read, type SyncRun } from "../../api/syncs";
+import { isOver, requestSync, sync as read, type SyncRun } from "../../api/syncs";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { inWords } from "../../api/words";
@@ -36,6 +36,7 @@ export function Sync() {
   );
 }
 
+/** Shows the sync that the address names. */
 function Run() {
   const params = useParams({ from: "/frame/billing/syncs/$sync" });
   const { data, error, refetch } = useQuery(read(params.sync));
@@ -45,19 +46,20 @@ function Run() {
       <Head
         where={[<Link to="/billing">Billing</Link>, <Link to="/billing/syncs">Syncs</Link>]}
         here={params.sync}
-        title={data ? `Sync of ${called(data)}` : "Sync"}
-        action={data && (over(data) ? data.status === "failed" && <Again run={data} /> : <Steering run={data} />)}
+        title={data ? `Sync of ${customerLabel(data)}` : "Sync"}
+        action={data && (isOver(data) ? data.status === "failed" && <Again run={data} /> : <Steering run={data} />)}
       />
       {data ? <Facts run={data} /> : <LoadingText />}
       {data && data.lines.length > 0 && <Lines lines={data.lines} />}
       {data && data.excluded.length > 0 && <Excluded excluded={data.excluded} />}
-      {data && over(data) && data.lines.length === 0 && data.excluded.length === 0 && data.error === "" && (
+      {data && isOver(data) && data.lines.length === 0 && data.excluded.length === 0 && data.error === "" && (
         <p className="muted">There was nothing new to report.</p>
       )}
     </>
   );
 }
 
+/** Shows the state of the sync, its error and its times. */
 function Facts({ run }: { run: SyncRun }) {
   const [means, state, says] = syncState(run);
   return (
@@ -150,7 +152,7 @@ function Steering({ run }: { run: SyncRun }) {
   const pause = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/pause", body(reason))), { changes });
   const resume = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/resume", body(reason))), { changes });
   const cancel = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/cancel", body(reason))), { changes });
-  const common = { needs: "billing:write", thing: `the sync of ${called(run)}`, asks: "Reason, for the audit log" };
+  const common = { needs: "billing:write", thing: `the sync of ${customerLabel(run)}`, asks: "Reason, for the audit log" };
   return (
     <>
       {!run.paused && (
@@ -176,6 +178,7 @@ function Steering({ run }: { run: SyncRun }) {
 
 const lineColumns = [{ title: "Meter" }, { title: "Period" }, { title: "Report" }, { title: "Usage", number: true }, { title: "Amount", number: true }];
 
+/** Lists the reported lines. */
 function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
   const { tenant } = useSession();
   return (
@@ -211,6 +214,7 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
   );
 }
 
+/** Lists the meters that the sync does not report, each with the reason. */
 function Excluded({ excluded }: { excluded: Schema<"ExcludedMeter">[] }) {
   return (
     <section>

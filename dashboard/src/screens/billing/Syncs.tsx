@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { answer, api } from "../../api/client";
-import { over, type SyncRun } from "../../api/syncs";
+import { isOver, type SyncRun } from "../../api/syncs";
 import { inWords } from "../../api/words";
 import { Filter } from "../../frame/Filter";
 import { Empty } from "../../states/Empty";
@@ -14,6 +14,7 @@ import { cell } from "../../values/Table";
 import styles from "./billing.module.css";
 import { syncState, triggers } from "./states";
 
+/** Returns the columns of a list of syncs. The first column has the given title. */
 const columns = (of: string) => [{ title: of }, { title: "State" }, { title: "Trigger" }, { title: "Result" }, { title: "Requested", number: true }];
 
 const statuses = [
@@ -24,12 +25,13 @@ const statuses = [
   ["succeeded", "Succeeded"],
 ] as const;
 
-const known = (status: string | undefined) => statuses.map(([value]) => value).find((value) => value !== "" && value === status);
+/** Returns the status if a sync can have it, and otherwise undefined. */
+const knownStatus = (status: string | undefined) => statuses.map(([value]) => value).find((value) => value !== "" && value === status);
 
 /** Lists the syncs of one customer or all customers, newest first. A sync reports usage to the provider. */
 export function Syncs({ customer }: { customer?: string }) {
   const { status, page } = useSearch({ strict: false });
-  const chosen = known(status);
+  const chosen = knownStatus(status);
   const query = useQuery({
     queryKey: ["syncs", { customer, status: chosen, page }],
     queryFn: ({ signal }) => {
@@ -37,7 +39,7 @@ export function Syncs({ customer }: { customer?: string }) {
       return answer(api.GET("/v1/billing/syncs", { params: { query }, signal }));
     },
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (state.data?.data.every(over) === false ? 2_000 : 15_000),
+    refetchInterval: ({ state }) => (state.data?.data.every(isOver) === false ? 2_000 : 15_000),
   });
   return (
     <>

@@ -39,6 +39,7 @@ export function Unrated() {
   );
 }
 
+/** Shows the totals of unrated usage by reason and currency. */
 function Totals({ totals }: { totals: Schema<"UnratedTotal">[] }) {
   return (
     <Table caption="Unrated usage by reason and currency" columns={byReason}>
@@ -94,6 +95,7 @@ function Row({ line }: { line: Schema<"UnratedUsage"> }) {
   );
 }
 
+/** Shows the estimated charge, or that there is no price. */
 function Estimate({ value, currency }: { value: string | null; currency: string | null }) {
   return value !== null && currency !== null ? <Amount value={value} currency={currency} /> : <span className="muted">no price</span>;
 }

@@ -23,7 +23,7 @@ const run = (id: string, more: object) => ({
   ...more,
 });
 
-test("a sync that has failed is asked for again, and the new one is shown", async () => {
+test("a failed sync can be requested again, and the new sync is shown", async () => {
   answers["GET /v1/billing/syncs/old"] = () => [200, run("old", { status: "failed", error: "Stripe refused the key" })];
   answers["GET /v1/billing/syncs/new"] = () => [200, run("new", { status: "succeeded" })];
   answers["POST /v1/billing/sync"] = () => [200, run("new", { status: "succeeded" })];
@@ -46,14 +46,14 @@ test("a sync lists each excluded meter with its reason and next step", async () 
   within(row).getByText("Wait: the next period bills the usage.");
 });
 
-test("the way to a sync ends with its id", async () => {
+test("the breadcrumbs of a sync end with the id of the sync", async () => {
   answers["GET /v1/billing/syncs/old"] = () => [200, run("old", { status: "succeeded" })];
   open("/billing/syncs/old");
   const way = within(await screen.findByRole("navigation", { name: "You are here" }));
   expect(way.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(["Billing", "Syncs", "old"]);
 });
 
-test("what became of Auto-Sync's runs is shown, as far as Temporal says it", async () => {
+test("the results of Auto-Sync's runs are shown, and unknown if Temporal reports none", async () => {
   answers["GET /v1/billing/auto-sync"] = () => [
     200,
     {
@@ -92,7 +92,7 @@ test("a typed schedule stays when another user turns Auto-Sync on", async () => 
   expect(schedule.value).toBe("daily");
 });
 
-test("where totals and events differ, both are shown", async () => {
+test("a discrepancy shows the totals and the events", async () => {
   answers["GET /v1/billing/discrepancies"] = () => [
     200,
     list({
@@ -114,7 +114,7 @@ test("where totals and events differ, both are shown", async () => {
   expect(within(row).getAllByRole("cell").slice(1, 6).map(({ textContent }) => textContent)).toEqual(["Contoso", "2026-11-01", "11.5", "12.5", "11 of 12"]);
 });
 
-test("usage that nothing bills is added up by reason, and listed with its estimate", async () => {
+test("unrated usage is summed by reason, and listed with its estimated charge", async () => {
   const line = { customer_id: "cus_1", external_id: "contoso", customer_name: "Contoso", meter_id: "mtr_1", meter_slug: "calls", usage: "60", event_count: 2 };
   const period = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z", state: "before" };
   const before = { reason: "before_first_period", message: "the usage is older than the customer's first billing period", next_step: "Bill the usage outside of Odometer." };

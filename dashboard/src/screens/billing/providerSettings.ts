@@ -5,6 +5,7 @@ export function writtenMapping(mapping: Record<string, string> = {}): string {
     .join("\n");
 }
 
+/** Returns the words of each line that is not empty. Spaces, = and : separate words. */
 const linesOf = (written: string): string[][] =>
   written
     .split("\n")

@@ -1,5 +1,5 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const billing = createRoute({
   getParentRoute: () => frame,
@@ -18,7 +18,7 @@ const home = createRoute({
 const syncs = createRoute({
   getParentRoute: () => billing,
   path: "/syncs",
-  validateSearch: asks("status", "page"),
+  validateSearch: readSearch("status", "page"),
   component: lazyRouteComponent(() => import("./Syncs"), "Syncs"),
 });
 
@@ -31,28 +31,28 @@ const sync = createRoute({
 const holds = createRoute({
   getParentRoute: () => billing,
   path: "/holds",
-  validateSearch: asks("state", "page", "hold"),
+  validateSearch: readSearch("state", "page", "hold"),
   component: lazyRouteComponent(() => import("./Holds"), "Holds"),
 });
 
 const reconciliation = createRoute({
   getParentRoute: () => billing,
   path: "/reconciliation",
-  validateSearch: asks("state", "page", "open"),
+  validateSearch: readSearch("state", "page", "open"),
   component: lazyRouteComponent(() => import("./Reconciliation"), "Reconciliation"),
 });
 
 const discrepancies = createRoute({
   getParentRoute: () => billing,
   path: "/discrepancies",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./Discrepancies"), "Discrepancies"),
 });
 
 const unrated = createRoute({
   getParentRoute: () => billing,
   path: "/unrated",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./Unrated"), "Unrated"),
 });
 

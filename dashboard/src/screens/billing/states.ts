@@ -3,11 +3,11 @@ import type { SyncRun } from "../../api/syncs";
 import type { Meaning } from "../../values/State";
 
 /** A state as users see it: its meaning, its word and its explanation. */
-export type Told = readonly [means: Meaning, word: string, says: string];
+export type StateText = readonly [means: Meaning, word: string, says: string];
 
 // Lists, tooltips and the screen of states read these tables, so that a state has the same text everywhere.
 
-export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
+export const syncStates: Record<SyncRun["status"] | "paused", StateText> = {
   requested: ["waiting", "requested", "The sync is recorded, and its run starts in a moment."],
   running: ["waiting", "running", "The run reads the usage, reports it and checks the provider's counts. Failed steps are retried automatically."],
   paused: ["off", "paused", "An operator has paused the customer. No usage is reported until the customer is resumed."],
@@ -15,7 +15,7 @@ export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
   failed: ["bad", "failed", "The sync ended before everything was reported. Fix the cause in its error, then sync again."],
 };
 
-export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
+export const reportStates: Record<Schema<"SyncLine">["state"], StateText> = {
   planned: ["waiting", "planned", "The report was not sent yet."],
   sending: ["waiting", "being sent", "The report may have arrived. The worker waits for the provider's answer."],
   in_doubt: ["bad", "unknown outcome", "It is unknown whether the report arrived. The report counts as billed until an invoice shows the contrary, or an operator checks at the provider and resolves it."],
@@ -24,7 +24,7 @@ export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
   rejected: ["bad", "rejected", "The provider does not have the report. The next sync reports its usage again."],
 };
 
-export const holdStates: Record<Schema<"InvoiceHold">["state"], Told> = {
+export const holdStates: Record<Schema<"InvoiceHold">["state"], StateText> = {
   planned: ["waiting", "being held", "The provider has not confirmed the hold yet."],
   held: ["waiting", "held", "The invoice waits until the reported usage is counted and compared with it."],
   disagrees: ["bad", "disagrees", "The invoice differs from the reported usage. It is held until it matches, an operator releases it, or its deadline passes."],
@@ -36,7 +36,7 @@ export const holdStates: Record<Schema<"InvoiceHold">["state"], Told> = {
   refused: ["bad", "not held", "The provider refused the hold. The invoice becomes final as usual."],
 };
 
-export const reconciliationStates: Record<Schema<"Reconciliation">["state"], Told> = {
+export const reconciliationStates: Record<Schema<"Reconciliation">["state"], StateText> = {
   open: ["waiting", "waiting for the invoice", "The last invoice of the period is not final yet."],
   agreed: ["good", "agreed", "The final invoices bill exactly the usage."],
   carried: ["waiting", "billed next", "The final invoices bill less than the usage. A later period bills the difference."],
@@ -45,14 +45,14 @@ export const reconciliationStates: Record<Schema<"Reconciliation">["state"], Tol
   written_off: ["off", "written off", "The difference is recorded as a loss and never billed."],
 };
 
-export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
+export const periodStates: Record<Schema<"BillingPeriod">["state"], StateText> = {
   open: ["good", "open", "The period is running: its usage and charges can still change."],
   in_grace: ["waiting", "in grace", "The period is over but not closed. Late usage still counts in it."],
   closed: ["off", "closed", "The period's totals no longer change. Later events count as late usage."],
 };
 
 /** Returns the state of a sync. A paused sync is shown as paused, with any status. */
-export const syncState = (run: SyncRun): Told => syncStates[run.paused ? "paused" : run.status];
+export const syncState = (run: SyncRun): StateText => syncStates[run.paused ? "paused" : run.status];
 
 /** The reason why a sync was requested, by its trigger. */
 export const triggers: Record<SyncRun["trigger"], string> = { manual: "a manual request", schedule: "Auto-Sync", provider: "the provider's message" };

@@ -31,6 +31,7 @@ export function Customer() {
   );
 }
 
+/** Shows the name and the ids of the customer, or that the customer does not exist. */
 function Head() {
   const params = useParams({ from: "/frame/customers/$customer" });
   const { data, error, refetch } = useQuery(read(params.customer));
@@ -54,6 +55,7 @@ function Head() {
   );
 }
 
+/** Shows the ids of the customer: the external one, Odometer's and the provider's. */
 function Ids({ id, externalID, linked }: { id: string; externalID: string; linked: string | null }) {
   return (
     <>

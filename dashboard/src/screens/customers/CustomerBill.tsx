@@ -29,6 +29,7 @@ export function CustomerBill() {
 
 type Period = Schema<"BillingPeriod">;
 
+/** Shows the billing period of the address: the statement of an ended period, or the preview of the running one. */
 function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"Customer"> }) {
   const { period: asked } = useSearch({ from: here });
   const { data, error, refetch } = useQuery(periods(customer));
@@ -54,6 +55,7 @@ function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"C
   );
 }
 
+/** Shows the dates and the state of the billing period. */
 function Head({ period }: { period: Period }) {
   const { tenant } = useSession();
   const [means, state, says] = periodStates[period.state];

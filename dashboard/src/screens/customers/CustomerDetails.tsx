@@ -6,8 +6,8 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { useEdits } from "../../acts/useEdits";
-import { answer, api, broken, type Schema } from "../../api/client";
-import { at, customer as read } from "../../api/customers";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
+import { customer as read, customerParams } from "../../api/customers";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
@@ -47,6 +47,7 @@ export function CustomerDetails() {
   );
 }
 
+/** Edits the customer's name, id at the provider and metadata. */
 function Edit({ customer, metadata }: { customer: Customer; metadata: string }) {
   const saved = { name: customer.name, linked: customer.billing_provider_id ?? "", metadata };
   const changed = ({ name, linked, metadata: text }: typeof saved) => {
@@ -57,7 +58,7 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
       ...("object" in parsed && objectText(parsed.object) !== metadata && { metadata: parsed.object }),
     };
   };
-  const { typed, change, save } = useEdits(saved, (typed) => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: at(customer.external_id), body: changed(typed) })), {
+  const { typed, change, save } = useEdits(saved, (typed) => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: customerParams(customer.external_id), body: changed(typed) })), {
     changes: [["customer"], ["customers"], ["preview", customer.external_id]],
   });
   const parsed = parseObject(typed.metadata);
@@ -65,12 +66,12 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
   const not = wrong ?? (Object.keys(changed(typed)).length === 0 ? "Nothing was changed" : undefined);
   return (
     <Form act={save} needs="customers:write" submit="Save the customer" not={not} onSubmit={save.mutate}>
-      <TextInput label="Name" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+      <TextInput label="Name" value={typed.name} error={brokenRule(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
       <TextInput
         label="At the provider"
         description="The id of the customer at the provider, such as cus_NffrFeUfNV2Hib. Without it, a provider with invoices bills nothing."
         value={typed.linked}
-        error={broken(save.error, "billing_provider_id")}
+        error={brokenRule(save.error, "billing_provider_id")}
         onChange={(event) => change({ linked: event.currentTarget.value.trim() })}
       />
       <Textarea
@@ -81,7 +82,7 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
         maxRows={16}
         classNames={{ input: "mono" }}
         value={typed.metadata}
-        error={wrong ?? broken(save.error, "metadata")}
+        error={wrong ?? brokenRule(save.error, "metadata")}
         onChange={(event) => change({ metadata: event.currentTarget.value })}
       />
       {customer.price_comparison && <Differences of={customer.price_comparison} />}
@@ -107,6 +108,7 @@ function Differences({ of: { differences, reason } }: { of: Schema<"PriceCompari
   );
 }
 
+/** Shows the facts about the customer that cannot be edited. */
 function Facts({ customer }: { customer: Customer }) {
   return (
     <dl className={styles.facts}>
@@ -144,7 +146,7 @@ function Facts({ customer }: { customer: Customer }) {
 
 /** Archives or unarchives the customer, or erases its personal data. */
 function Leaving({ customer: { external_id, archived_at } }: { customer: Customer }) {
-  const path = { params: at(external_id) };
+  const path = { params: customerParams(external_id) };
   const changes = [["customer"], ["customers"]];
   const thing = `customer ${external_id}`;
   const archive = useAct<string>(() => answer(api.POST("/v1/customers/{external_id}/archive", path)), { changes });

@@ -2,8 +2,8 @@ import { NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Form } from "../../acts/Form";
 import { useEdits } from "../../acts/useEdits";
-import { answer, api, broken } from "../../api/client";
-import { at } from "../../api/customers";
+import { answer, api, brokenRule } from "../../api/client";
+import { customerParams } from "../../api/customers";
 import { useSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
@@ -19,7 +19,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
     queryKey: ["plan", customer],
     async queryFn({ signal }) {
       const [assigned, plans] = await Promise.all([
-        answer(api.GET("/v1/customers/{external_id}/plan", { params: at(customer), signal })),
+        answer(api.GET("/v1/customers/{external_id}/plan", { params: customerParams(customer), signal })),
         answer(api.GET("/v1/plans", { params: { query: { page_size: most } }, signal })),
       ]);
       return { assigned, plans: plans.data };
@@ -30,7 +30,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
   const assigned = latest?.plan ?? "";
   const { typed, change, save } = useEdits(
     { plan: assigned },
-    ({ plan }, confirm) => answer(api.PUT("/v1/customers/{external_id}/plan", { params: at(customer), body: { plan: plan === "" ? null : plan, ...(confirm && { confirm }) } })),
+    ({ plan }, confirm) => answer(api.PUT("/v1/customers/{external_id}/plan", { params: customerParams(customer), body: { plan: plan === "" ? null : plan, ...(confirm && { confirm }) } })),
     { changes: [["plan", customer], ["preview", customer]] },
   );
   if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
@@ -47,7 +47,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
           description="A change takes effect with the customer's next billing period"
           value={typed.plan}
           data={[...options, ...archived]}
-          error={broken(save.error, "plan")}
+          error={brokenRule(save.error, "plan")}
           onChange={(event) => change({ plan: event.currentTarget.value })}
         />
         {latest && latest.plan !== data.assigned.plan && (

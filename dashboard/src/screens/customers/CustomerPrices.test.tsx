@@ -19,14 +19,14 @@ function customerWith(...versions: object[]) {
   answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [] }];
 }
 
-test("the own prices of a customer are listed in words", async () => {
+test("a customer's own prices are listed in words", async () => {
   customerWith(own);
   open("/customers/cus_1/prices");
   expect((await screen.findByText(/per period,/)).textContent).toBe("25.00 CHF per period, 0.50 CHF a unit");
   expect(asked.find(({ name }) => name === "GET /v1/pricing")?.url).toContain("customer=contoso");
 });
 
-test("an own price is set for the customer of the page", async () => {
+test("a customer's own price is set on the customer's screen", async () => {
   customerWith();
   answers[`PUT ${path}`] = () => [200, pricing(own)];
   open("/customers/cus_1/prices/calls");
@@ -38,7 +38,7 @@ test("an own price is set for the customer of the page", async () => {
   expect(asked.find(({ name }) => name === `PUT ${path}`)?.url).toContain("external_id=contoso");
 });
 
-test("the first own price has the currency of the price that it replaces", async () => {
+test("the form of a customer's first own price has the currency of the meter's price", async () => {
   const current = { ...own, currency: "EUR" };
   customerWith();
   answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", current, versions: [current] }];
@@ -46,7 +46,7 @@ test("the first own price has the currency of the price that it replaces", async
   expect((await screen.findByLabelText<HTMLInputElement>("Currency")).value).toBe("EUR");
 });
 
-test("the first own price has the currency of the customer's plan", async () => {
+test("the form of a customer's first own price has the currency of the plan's price", async () => {
   const current = { ...own, currency: "GBP" };
   customerWith();
   answers["GET /v1/customers/by-external-id/plan"] = () => [200, { plan: "pro", versions: [] }];
@@ -55,7 +55,7 @@ test("the first own price has the currency of the customer's plan", async () => 
   expect((await screen.findByLabelText<HTMLInputElement>("Currency")).value).toBe("GBP");
 });
 
-test("an own price is ended once its effect is confirmed", async () => {
+test("a customer's own price ends after the user confirms the effect", async () => {
   customerWith(own);
   answers[`POST ${path}/end`] = (body) => {
     if (JSON.parse(body).confirm === "token-1") return [200, pricing(own, ended)];

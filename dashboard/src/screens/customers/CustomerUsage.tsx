@@ -35,6 +35,7 @@ export function CustomerUsage() {
   );
 }
 
+/** Shows the choices of the time range and of the windows. */
 function Ranges() {
   return (
     <div className={styles.ranges}>
@@ -55,6 +56,7 @@ function Ranges() {
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }];
 
+/** Lists the meters with usage in the time range. The chosen one has a chart. */
 function Meters({ customer }: { customer: string }) {
   const { tenant } = useSession();
   const params = useParams({ from: here });

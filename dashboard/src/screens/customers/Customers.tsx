@@ -16,6 +16,7 @@ import { FirstEvent } from "../../states/FirstEvent";
 
 const columns = [{ title: "Customer" }, { title: "External ID" }, { title: "At the provider" }, { title: "Since", number: true }];
 
+/** Lists the customers that match the search. */
 export function Customers() {
   return (
     <>
@@ -27,7 +28,10 @@ export function Customers() {
   );
 }
 
-/** Writes the search to the address, so that users can share the results. After Back, it follows the address. */
+/**
+ * Writes the search to the address, so that users can share the results. When the user goes back in the browser, the
+ * field shows the search of the address again.
+ */
 function Search() {
   const navigate = useNavigate();
   const { search = "" } = useSearch({ from: "/frame/customers" });
@@ -56,6 +60,7 @@ function Search() {
   );
 }
 
+/** Lists the customers that match the search in the address. */
 function Found() {
   const { search, page } = useSearch({ from: "/frame/customers" });
   const query = useQuery({

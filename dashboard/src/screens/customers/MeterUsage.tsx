@@ -71,6 +71,7 @@ interface Shown {
   meter: string;
 }
 
+/** Shows the usage by window, as a chart and as a list. */
 function Windows({ data, drawn, former, meter }: Shown) {
   const { tenant } = useSession();
   const [all, setAll] = useState(false);

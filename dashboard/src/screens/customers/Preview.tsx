@@ -15,7 +15,7 @@ import { Usage } from "../../values/Usage";
 import styles from "./CustomerBill.module.css";
 import { PriceSource } from "./PriceSource";
 import { totals } from "./totals";
-import { Explained } from "./Working";
+import { CurrentBreakdown } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
 
@@ -65,6 +65,7 @@ export function Preview({ customer }: { customer: string }) {
   );
 }
 
+/** Shows a line of the preview and, if it is open, its calculation. */
 function Line({ customer, line, open }: { customer: string; line: Schema<"PreviewItem">; open: boolean }) {
   const { tenant } = useSession();
   return (
@@ -102,7 +103,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
       {open && (
         <tr className={styles.opened}>
           <td colSpan={4}>
-            <Explained customer={customer} meter={line.meter_slug} />
+            <CurrentBreakdown customer={customer} meter={line.meter_slug} />
           </td>
         </tr>
       )}

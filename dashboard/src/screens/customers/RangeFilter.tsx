@@ -21,6 +21,7 @@ export function RangeFilter({ first }: { /** The label of the default range. */ 
   );
 }
 
+/** Shows the field for the first or the last day of the range. */
 function Day({ name, label }: { name: "from" | "to"; label: string }) {
   const { tenant } = useSession();
   const { page: _, ...search } = useSearch({ strict: false });

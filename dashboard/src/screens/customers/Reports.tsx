@@ -54,6 +54,7 @@ export function Reports({ period }: { period: string }) {
   );
 }
 
+/** Shows a report, and its state. */
 function Row({ report }: { report: Report }) {
   const [means, state, says] = reportStates[report.state];
   const meters = [...new Set(report.lines.map((line) => line.meter_slug))];

@@ -22,6 +22,7 @@ export function Statement() {
   );
 }
 
+/** Shows the statement that the address names. */
 function Printed() {
   const { tenant } = useSession();
   const params = useParams({ from: "/frame/customers/$customer/statements/$period" });

@@ -12,7 +12,7 @@ import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
 import styles from "./CustomerBill.module.css";
 import { PriceSource } from "./PriceSource";
-import { Working } from "./Working";
+import { ChargeBreakdown } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Late usage", number: true }, { title: "Amount", number: true }];
 
@@ -26,7 +26,7 @@ export function StatementLines({ period }: { period: string }) {
 
 interface Props {
   of: Statement | undefined;
-  /** The state of a line's breakdown. If it is "always", the breakdown is open and cannot be closed. */
+  /** The state of a line's breakdown. With "always", the breakdown is open and cannot be closed. */
   opened: (line: Schema<"StatementLine">) => "open" | "shut" | "always";
 }
 
@@ -70,6 +70,7 @@ export function Lines({ of, opened }: Props) {
   );
 }
 
+/** Shows a line of the statement and, if it is open, its calculation. */
 function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" | "shut" | "always" }) {
   return (
     <>
@@ -97,11 +98,11 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
       {opened !== "shut" && (
         <tr className={styles.opened}>
           <td colSpan={columns.length}>
-            <Working meter={line.meter_slug} steps={line.steps} />
+            <ChargeBreakdown meter={line.meter_slug} steps={line.steps} />
             {line.late_usage !== "0" && line.late_steps.length > 0 && (
               <>
                 <p className={`muted small ${styles.later}`}>Usage that arrived after the period closed, and its additional charge. With the late policy adjust, a later period bills it if this period was billed</p>
-                <Working meter={line.meter_slug} steps={line.late_steps} />
+                <ChargeBreakdown meter={line.meter_slug} steps={line.late_steps} />
               </>
             )}
           </td>

@@ -4,7 +4,7 @@ import { useEffect } from "react";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { openSync, over, requestSync, sync as read } from "../../api/syncs";
+import { isOver, openSync, requestSync, sync as read } from "../../api/syncs";
 import { Failed } from "../../states/Failed";
 import { Ago } from "../../values/Ago";
 import { State } from "../../values/State";
@@ -34,10 +34,11 @@ export function SyncNow({ id, customer }: { id: string; customer: string }) {
   );
 }
 
+/** Shows the progress of the sync. Reads the bill again when the sync is over. */
 function Progress({ customer, id }: { customer: string; id: string }) {
   const queries = useQueryClient();
   const { data, error, refetch } = useQuery(read(id));
-  const done = data && over(data);
+  const done = data && isOver(data);
   useEffect(() => {
     if (!done) return;
     for (const queryKey of [["period", customer], ["preview", customer], ["statement"]]) void queries.invalidateQueries({ queryKey });

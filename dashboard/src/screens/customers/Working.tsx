@@ -14,13 +14,13 @@ import styles from "./Working.module.css";
 type Step = Schema<"Step">;
 
 /** Shows the breakdown of a meter's charge in the current billing period. */
-export function Explained({ customer, meter }: { customer: string; meter: string }) {
+export function CurrentBreakdown({ customer, meter }: { customer: string; meter: string }) {
   const { data, error, refetch } = useQuery({
     queryKey: ["explain", customer, meter],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
   if (error) return <Failed what="The calculation" error={error} retry={() => void refetch()} />;
-  if (data) return <Working meter={meter} steps={data.steps} />;
+  if (data) return <ChargeBreakdown meter={meter} steps={data.steps} />;
   return (
     <div className={styles.working} aria-busy>
       <LoadingText />
@@ -29,7 +29,7 @@ export function Explained({ customer, meter }: { customer: string; meter: string
 }
 
 /** Shows the breakdown of an amount: the calculation in one line, if possible, and every step with a description. */
-export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
+export function ChargeBreakdown({ meter, steps }: { meter: string; steps: Step[] }) {
   const line = arithmetic(steps, useUnit(meter) ?? "");
   return (
     <div className={styles.working}>
@@ -48,6 +48,7 @@ export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
   );
 }
 
+/** Lists the steps of the calculation. A step can contain further steps. */
 function Steps({ meter, steps }: { meter: string; steps: Step[] }) {
   return (
     <ol className={styles.steps}>
@@ -67,6 +68,7 @@ function Steps({ meter, steps }: { meter: string; steps: Step[] }) {
   );
 }
 
+/** Shows the amount of a step in its unit. */
 function StepAmount({ meter, step: { amount, unit } }: { meter: string; step: Step }) {
   if (unit === "units") return <Usage meter={meter} value={amount} unitless="units" />;
   if (unit === "packages" || unit === "percent") {

@@ -17,24 +17,24 @@ const working = (amounts: { included?: string; base?: string; exact?: string; ch
   step("charge", amounts.charge ?? amounts.exact ?? "30", "USD"),
 ];
 
-test("a charge reads like arithmetic on paper", () => {
+test("a charge is written as arithmetic", () => {
   expect(arithmetic(working())).toEqual(["1,250 used", "1,000 included, 250 overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00"]);
   expect(arithmetic(working(), "tokens").slice(0, 3)).toEqual(["1,250 tokens used", "1,000 tokens included, 250 tokens overage", "250 × 0.02 = 5.00"]);
 });
 
-test("what is nothing is left out", () => {
+test("parts that are zero are not written", () => {
   expect(arithmetic(working({ included: "0", base: "0" }))).toEqual(["1,250 used", "250 × 0.02 = 5.00"]);
 });
 
-test("rounding is shown where it changes something", () => {
+test("rounding is shown if it changes the charge", () => {
   expect(arithmetic(working({ exact: "30.125", charge: "30.12" }))).toContain("rounded 30.12");
   expect(arithmetic(working()).join()).not.toContain("rounded");
 });
 
-test("a provider's own price has another working", () => {
+test("a charge at a provider's own price is not written as arithmetic", () => {
   expect(arithmetic([step("usage", "1250"), step("provider_charge", "30", "USD")])).toEqual([]);
 });
 
-test("a price with a minimum or a maximum has another working", () => {
+test("a charge at a price with a minimum is not written as arithmetic", () => {
   expect(arithmetic([...working(), step("minimum_charge", "40", "USD")])).toEqual([]);
 });

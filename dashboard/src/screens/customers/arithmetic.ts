@@ -10,19 +10,19 @@ type Step = Schema<"Step">;
  * or a maximum, or a provider's own price. Their steps show the whole calculation.
  */
 export function arithmetic(steps: Step[], unit = ""): string[] {
-  const of = (name: Step["name"]) => steps.find((step) => step.name === name);
+  const stepNamed = (name: Step["name"]) => steps.find((step) => step.name === name);
   const [usage, included, overage, rate, overageCharge, base, exact, charge] = [
-    of("usage"),
-    of("included_units"),
-    of("overage_units"),
-    of("overage_rate"),
-    of("overage_charge"),
-    of("base_price"),
-    of("exact_charge"),
-    of("charge"),
+    stepNamed("usage"),
+    stepNamed("included_units"),
+    stepNamed("overage_units"),
+    stepNamed("overage_rate"),
+    stepNamed("overage_charge"),
+    stepNamed("base_price"),
+    stepNamed("exact_charge"),
+    stepNamed("charge"),
   ];
   if (!usage || !included || !overage || !rate || !overageCharge || !base || !exact || !charge) return [];
-  if (of("minimum_charge") ?? of("maximum_charge")) return [];
+  if (stepNamed("minimum_charge") ?? stepNamed("maximum_charge")) return [];
   const money = (step: Step) => grouped(step.amount, minorDigits(step.unit));
   const number = (step: Step) => grouped(step.amount);
   const units = (step: Step) => [number(step), unit].join(" ").trim();

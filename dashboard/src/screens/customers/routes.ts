@@ -2,12 +2,12 @@ import type { QueryClient } from "@tanstack/react-query";
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { Failure } from "../../api/client";
 import { customerOf } from "../../api/customers";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const customers = createRoute({
   getParentRoute: () => frame,
   path: "/customers",
-  validateSearch: asks("search", "page"),
+  validateSearch: readSearch("search", "page"),
   component: lazyRouteComponent(() => import("./Customers"), "Customers"),
 });
 
@@ -15,7 +15,7 @@ const customers = createRoute({
 const byExternalID = createRoute({
   getParentRoute: () => frame,
   path: "/customers/-/by-external-id",
-  validateSearch: asks("id", "meter", "range", "from", "to"),
+  validateSearch: readSearch("id", "meter", "range", "from", "to"),
   async beforeLoad({ context, search: { id = "", ...search } }: { context: { queries: QueryClient }; search: Record<string, string> }) {
     const customer = await context.queries.ensureQueryData(customerOf(id)).catch((error: unknown) => {
       if (error instanceof Failure && error.status === 404) throw redirect({ to: "/customers", search: { search: id }, replace: true });
@@ -42,14 +42,14 @@ const home = createRoute({
 const usage = createRoute({
   getParentRoute: () => customer,
   path: "/usage",
-  validateSearch: asks("meter", "range", "from", "to", "by"),
+  validateSearch: readSearch("meter", "range", "from", "to", "by"),
   component: lazyRouteComponent(() => import("./CustomerUsage"), "CustomerUsage"),
 });
 
 const bill = createRoute({
   getParentRoute: () => customer,
   path: "/bill",
-  validateSearch: asks("meter", "period", "page", "sync"),
+  validateSearch: readSearch("meter", "period", "page", "sync"),
   component: lazyRouteComponent(() => import("./CustomerBill"), "CustomerBill"),
 });
 
@@ -62,7 +62,7 @@ const quotas = createRoute({
 const prices = createRoute({
   getParentRoute: () => customer,
   path: "/prices",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./CustomerPrices"), "CustomerPrices"),
 });
 
@@ -75,14 +75,14 @@ const price = createRoute({
 const invoices = createRoute({
   getParentRoute: () => customer,
   path: "/invoices",
-  validateSearch: asks("state", "page", "open"),
+  validateSearch: readSearch("state", "page", "open"),
   component: lazyRouteComponent(() => import("./CustomerInvoices"), "CustomerInvoices"),
 });
 
 const syncs = createRoute({
   getParentRoute: () => customer,
   path: "/syncs",
-  validateSearch: asks("status", "page"),
+  validateSearch: readSearch("status", "page"),
   component: lazyRouteComponent(() => import("./CustomerSyncs"), "CustomerSyncs"),
 });
 

@@ -1,6 +1,6 @@
 import type { Schema } from "../../api/client";
 import { inWords } from "../../api/words";
-import { over, type SyncRun } from "../../api/syncs";
+import { isOver, type SyncRun } from "../../api/syncs";
 
 const answered: Schema<"SyncLine">["state"][] = ["accepted", "counted", "rejected"];
 
@@ -10,7 +10,7 @@ export function step({ status, error, last_error, pause, lines }: SyncRun): stri
   if (pause) return `Paused: ${pause.reason}`;
   const reports = [...new Map(lines.map(({ report_id, state }) => [report_id, state])).values()];
   if (reports.length === 0) {
-    if (over({ status })) return "There was nothing new to report.";
+    if (isOver({ status })) return "There was nothing new to report.";
     if (last_error) return inWords(last_error);
     return status === "requested" ? "The sync is recorded and starts in a moment." : "The run reads the usage and plans the reports.";
   }

@@ -12,6 +12,7 @@ const keys: Kind = {
   revoke: (id) => answer(api.POST("/v1/api-keys/{id}/revoke", { params: { path: { id } } })),
 };
 
+/** Shows the API keys. */
 export function APIKeys() {
   return <Credentials of={keys} />;
 }

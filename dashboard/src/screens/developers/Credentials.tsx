@@ -8,7 +8,7 @@ import { Form } from "../../acts/Form";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { broken, type Schema } from "../../api/client";
+import { brokenRule, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
@@ -31,7 +31,7 @@ export interface Kind {
   thing: "key" | "secret";
   sentence: string;
   queryKey: [string];
-  /** Whether programs sign requests with the credential. It accepts v2 signatures, or v1 and v2 signatures. */
+  /** Whether programs sign requests with the credential. Such a credential accepts v2 signatures, or v1 and v2 ones. */
   signs?: boolean;
   list: (page: string | undefined, signal: AbortSignal) => Promise<{ data: Credential[]; next_page_token: string | null }>;
   /** Creates a credential and returns its secret value, which is shown once. rotate returns the new value. */
@@ -49,7 +49,7 @@ export function Credentials({ of }: { of: Kind }) {
         {of.sentence}
       </Head>
       <Allowed to={needs}>
-        <Made of={of} done={setMade} />
+        <CredentialTable of={of} done={setMade} />
       </Allowed>
       <Secret title={`The new ${of.thing}`} secret={made} leave={() => setMade(undefined)} />
     </>
@@ -62,7 +62,8 @@ interface Parts {
   done: (secret: string) => void;
 }
 
-function Made({ of, done }: Parts) {
+/** Lists the credentials. Revoked and expired ones are shown when the user asks for them. */
+function CredentialTable({ of, done }: Parts) {
   const { ended: shown, page } = useSearch({ strict: false });
   const query = useQuery({ queryKey: [...of.queryKey, page], queryFn: ({ signal }) => of.list(page, signal), placeholderData: keepPreviousData });
   const now = new Date();
@@ -109,6 +110,7 @@ const scopes: Record<Schema<"CreateAPIKey">["scope"], string> = {
   admin: "everything",
 };
 
+/** Shows a credential. A credential that is neither revoked nor expired has buttons. */
 function Row({ of, done, credential, now }: Parts & { credential: Credential; now: Date }) {
   const [is, word] = stateOf(credential, now);
   const over = ended(credential, now);
@@ -160,6 +162,7 @@ function Row({ of, done, credential, now }: Parts & { credential: Credential; no
   );
 }
 
+/** Shows the button and the dialog that create a credential. */
 function Create({ of, done }: Parts) {
   const [opened, setOpened] = useState(false);
   const [name, setName] = useState("");
@@ -193,14 +196,14 @@ function Create({ of, done }: Parts) {
             withAsterisk={false}
             maxLength={255}
             value={name}
-            error={broken(create.error, "name")}
+            error={brokenRule(create.error, "name")}
             onChange={(event) => setName(event.currentTarget.value)}
             data-autofocus
           />
           <NativeSelect
             label="Scope"
             value={scope}
-            error={broken(create.error, "scope")}
+            error={brokenRule(create.error, "scope")}
             onChange={(event) => setScope(event.currentTarget.value as typeof scope)}
             data={Object.entries(scopes).map(([value, means]) => ({ value, label: `${value}: ${means}` }))}
           />
@@ -209,7 +212,7 @@ function Create({ of, done }: Parts) {
               label="Signatures"
               description="A v1 signature does not cover the URL of the request"
               value={signatures}
-              error={broken(create.error, "signatures")}
+              error={brokenRule(create.error, "signatures")}
               onChange={(event) => setSignatures(event.currentTarget.value as typeof signatures)}
               data={[
                 { value: "v2", label: "v2 only" },
@@ -220,7 +223,7 @@ function Create({ of, done }: Parts) {
           <NativeSelect
             label="Expires"
             value={days}
-            error={broken(create.error, "expires_at")}
+            error={brokenRule(create.error, "expires_at")}
             onChange={(event) => setDays(event.currentTarget.value)}
             data={lengths}
           />
@@ -230,6 +233,7 @@ function Create({ of, done }: Parts) {
   );
 }
 
+/** Shows the button that replaces the credential. The old one stays valid for a chosen time. */
 function Rotate({ of, done, credential }: Parts & { credential: Credential }) {
   const [overlap, setOverlap] = useState("86400");
   const rotate = useAct<string, string>(() => of.rotate(credential.id, Number(overlap)), { changes: [of.queryKey], done });
@@ -243,12 +247,13 @@ function Rotate({ of, done, credential }: Parts & { credential: Credential }) {
     >
       <div className={styles.parts}>
         <p>A new {of.thing} with the same name, scope and expiry is created and shown. After the old one expires, requests that use it get 401.</p>
-        <NativeSelect label="The old one expires" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+        <NativeSelect label="The old one expires" value={overlap} error={brokenRule(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
       </div>
     </Confirm>
   );
 }
 
+/** Shows the button that revokes the credential. */
 function Revoke({ of, credential }: { of: Kind; credential: Credential }) {
   const revoke = useAct<string>(() => of.revoke(credential.id), { changes: [of.queryKey] });
   return (

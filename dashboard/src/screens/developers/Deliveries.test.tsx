@@ -16,7 +16,7 @@ beforeEach(() => {
   answers["GET /v1/webhooks/whk_1/deliveries/msg_1"] = () => [200, { ...delivery, body: `{"type":"member.invited"}`, attempts_made: [] }];
 });
 
-test("a delivery that was given up is opened, and does not say that it waits", async () => {
+test("a failed delivery without attempts shows that it was canceled", async () => {
   open("/developers/webhooks/whk_1");
   fireEvent.click(await screen.findByRole("button", { name: "member.invited" }));
   await screen.findByText("The delivery was canceled before the message was sent.");
@@ -24,7 +24,7 @@ test("a delivery that was given up is opened, and does not say that it waits", a
   expect((await screen.findByLabelText("The body of the message")).textContent).toBe(`{"type":"member.invited"}`);
 });
 
-test("what is redelivered waits again", async () => {
+test("a redelivered message is pending again", async () => {
   answers["POST /v1/webhooks/whk_1/deliveries/msg_1/redeliver"] = () => {
     answers["GET /v1/webhooks/whk_1/deliveries"] = () => [200, list({ ...delivery, status: "pending" })];
     return [202, {}];

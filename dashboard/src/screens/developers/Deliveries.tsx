@@ -68,6 +68,7 @@ interface Props {
   delivery: Schema<"Delivery">;
 }
 
+/** Shows a message and, if it is opened, its details. */
 function Row({ webhook, delivery, opened }: Props & { opened: boolean }) {
   return (
     <>
@@ -137,6 +138,7 @@ function Message({ webhook, delivery }: Props) {
   );
 }
 
+/** Lists the attempts to deliver the message. */
 function Attempts({ made, status }: { made: Schema<"Attempt">[]; status: Status }) {
   if (made.length === 0) return <p className="muted">{status === "pending" ? "The message was not sent yet." : "The delivery was canceled before the message was sent."}</p>;
   return (

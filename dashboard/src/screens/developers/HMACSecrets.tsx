@@ -13,6 +13,7 @@ const secrets: Kind = {
   revoke: (id) => answer(api.POST("/v1/hmac-secrets/{id}/revoke", { params: { path: { id } } })),
 };
 
+/** Shows the HMAC secrets. */
 export function HMACSecrets() {
   return <Credentials of={secrets} />;
 }

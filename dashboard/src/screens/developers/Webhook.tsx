@@ -8,7 +8,7 @@ import { Refused } from "../../acts/Refused";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, broken, Failure, type Schema } from "../../api/client";
+import { answer, api, brokenRule, Failure, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Where } from "../../frame/Where";
 import { Allowed } from "../../states/Allowed";
@@ -25,6 +25,7 @@ import { WebhookState } from "./WebhookState";
 
 const needs = "webhooks:write";
 
+/** Queries a webhook by its id. */
 const webhook = (id: string) =>
   queryOptions({
     queryKey: ["webhook", id],
@@ -40,6 +41,7 @@ export function Webhook() {
   );
 }
 
+/** Shows the webhook, or that it does not exist. */
 function Found() {
   const { webhook: id } = useParams({ from: "/frame/developers/webhooks/$webhook" });
   const { data, error, refetch } = useQuery(webhook(id));
@@ -54,17 +56,18 @@ function Found() {
   return (
     <>
       <Where parts={[<Link to="/developers/webhooks">Webhooks</Link>]} here={id} />
-      {data ? <About webhook={data} /> : <LoadingText />}
+      {data ? <Facts webhook={data} /> : <LoadingText />}
       <Deliveries webhook={id} />
     </>
   );
 }
 
-function About({ webhook }: { webhook: Schema<"Webhook"> }) {
+/** Shows the state, the message types and the secret of the webhook. */
+function Facts({ webhook }: { webhook: Schema<"Webhook"> }) {
   const about: [string, React.ReactNode][] = [
     ["State", <WebhookState of={webhook} />],
     ["Messages", webhook.event_types.join(", ")],
-    ["Secret", <Signed webhook={webhook} />],
+    ["Secret", <SecretText webhook={webhook} />],
     ["Since", <Instant at={webhook.created_at} />],
   ];
   if (webhook.failing_since) about.splice(1, 0, ["Failing since", <Instant at={webhook.failing_since} />]);
@@ -93,7 +96,8 @@ function About({ webhook }: { webhook: Schema<"Webhook"> }) {
   );
 }
 
-function Signed({ webhook: { secret_last_four, former_secret_until } }: { webhook: Schema<"Webhook"> }) {
+/** Shows the last characters of the secret, and until when the previous one is valid. */
+function SecretText({ webhook: { secret_last_four, former_secret_until } }: { webhook: Schema<"Webhook"> }) {
   return (
     <>
       <span className="mono">…{secret_last_four}</span>
@@ -110,6 +114,7 @@ interface Props {
   webhook: Schema<"Webhook">;
 }
 
+/** Shows the button that sends a test message. */
 function Test({ webhook: { id, enabled } }: Props) {
   const test = useAct(() => answer(api.POST("/v1/webhooks/{id}/test", { params: { path: { id } } })), { changes: [["deliveries", id]] });
   return (
@@ -122,6 +127,7 @@ function Test({ webhook: { id, enabled } }: Props) {
   );
 }
 
+/** Shows the button and the dialog that edit the webhook. */
 function Edit({ webhook }: Props) {
   const [opened, setOpened] = useState(false);
   const { id } = webhook;
@@ -144,6 +150,7 @@ function Edit({ webhook }: Props) {
   );
 }
 
+/** Shows the button that replaces the secret. The old one stays valid for a chosen time. */
 function Rotate({ webhook: { id, secret_last_four } }: Props) {
   const [overlap, setOverlap] = useState("86400");
   const [secret, setSecret] = useState<string>();
@@ -156,7 +163,7 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
       <Confirm verb="Rotate" thing={`secret …${secret_last_four}`} needs={needs} act={rotate}>
         <div className={styles.parts}>
           <p>A new secret is created and shown. Until the old one expires, messages are signed with both.</p>
-          <NativeSelect label="The old one expires" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+          <NativeSelect label="The old one expires" value={overlap} error={brokenRule(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
         </div>
       </Confirm>
       <Secret title="The webhook's signing secret" secret={secret} leave={() => setSecret(undefined)} />
@@ -164,6 +171,7 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
   );
 }
 
+/** Shows the button that disables the webhook or, if the webhook is disabled, enables it. */
 function Enabled({ webhook: { id, enabled } }: Props) {
   const path = { params: { path: { id } } };
   const changes = [["webhooks"], ["webhook", id], ["deliveries", id]];
@@ -186,6 +194,7 @@ function Enabled({ webhook: { id, enabled } }: Props) {
   );
 }
 
+/** Shows the button that deletes the webhook and its delivery history. */
 function Delete({ webhook: { id, url } }: Props) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/webhooks/{id}", { params: { path: { id } } })), {
     changes: [["webhooks"]],

@@ -2,7 +2,7 @@ import { Checkbox, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { Form } from "../../acts/Form";
 import type { Act } from "../../acts/useAct";
-import { broken, type Schema } from "../../api/client";
+import { brokenRule, type Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import styles from "./Credentials.module.css";
 
@@ -52,7 +52,7 @@ export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
         required
         withAsterisk={false}
         value={url}
-        error={broken(act.error, "url")}
+        error={brokenRule(act.error, "url")}
         onChange={(event) => setURL(event.currentTarget.value)}
         data-autofocus
       />
@@ -60,10 +60,10 @@ export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
         label="Description"
         maxLength={255}
         value={description}
-        error={broken(act.error, "description")}
+        error={brokenRule(act.error, "description")}
         onChange={(event) => setDescription(event.currentTarget.value)}
       />
-      <Checkbox.Group label="Messages" value={types} onChange={setTypes} error={broken(act.error, "event_types")}>
+      <Checkbox.Group label="Messages" value={types} onChange={setTypes} error={brokenRule(act.error, "event_types")}>
         <div className={styles.choices}>
           {Object.entries(eventTypes).map(([type, when]) => (
             <Checkbox

@@ -26,13 +26,14 @@ export function Webhooks() {
         Odometer sends a message to your URL when an event happens.
       </Head>
       <Allowed to="webhooks:read">
-        <Made />
+        <WebhookTable />
       </Allowed>
     </>
   );
 }
 
-function Made() {
+/** Lists the webhooks. */
+function WebhookTable() {
   const query = useQuery({ queryKey: ["webhooks"], queryFn: ({ signal }) => answer(api.GET("/v1/webhooks", { signal })) });
   return (
     <List what="The webhooks" columns={columns} query={query} rows={2} empty={<None />}>
@@ -65,6 +66,7 @@ function None() {
   );
 }
 
+/** Shows the button and the dialog that create a webhook, and then its secret. */
 function Create() {
   const [opened, setOpened] = useState(false);
   const [secret, setSecret] = useState<string>();

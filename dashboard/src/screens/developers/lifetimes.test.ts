@@ -11,7 +11,7 @@ test("a credential is valid until it is revoked or expires", () => {
   expect(stateOf({ ...lasting, revoked_at: "2026-11-22T10:00:00Z" }, now)).toEqual(["off", "revoked"]);
 });
 
-test("what is replaced is valid until the overlap is over", () => {
+test("a replaced credential is valid until the overlap ends", () => {
   const replaced = { ...lasting, successor_id: "key_2", expires_at: "2026-11-23T11:00:00Z" };
   expect(stateOf(replaced, now)).toEqual(["waiting", "replaced"]);
   expect([ended(replaced, now), ended(replaced, new Date("2026-11-23T11:00:00Z"))]).toEqual([false, true]);

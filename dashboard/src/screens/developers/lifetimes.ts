@@ -3,7 +3,7 @@ import type { Meaning } from "../../values/State";
 interface Lifetime {
   revoked_at: string | null;
   expires_at: string | null;
-  /** The credential that replaces this one. This one stays valid until it expires. */
+  /** The id of the credential that replaces this one. This one stays valid until expires_at. */
   successor_id: string | null;
 }
 
@@ -15,6 +15,7 @@ export function stateOf({ revoked_at, expires_at, successor_id }: Lifetime, now:
   return ["good", "valid"];
 }
 
+/** Reports whether a credential is revoked or expired. */
 export const ended = (lifetime: Lifetime, now: Date) => stateOf(lifetime, now)[0] === "off";
 
 /** The choices for the expiry of a new credential, in days from now. */
@@ -26,6 +27,7 @@ export const lengths = [
   { value: "365", label: "In 365 days" },
 ];
 
+/** Returns the expiry of a new credential. An empty text means that it never expires. */
 export function expiry(days: string, now: Date): { expires_at?: string } {
   return days === "" ? {} : { expires_at: new Date(now.getTime() + Number(days) * 86_400_000).toISOString() };
 }

@@ -1,5 +1,5 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const developers = createRoute({
   getParentRoute: () => frame,
@@ -18,14 +18,14 @@ const home = createRoute({
 const apiKeys = createRoute({
   getParentRoute: () => developers,
   path: "/api-keys",
-  validateSearch: asks("ended", "page"),
+  validateSearch: readSearch("ended", "page"),
   component: lazyRouteComponent(() => import("./APIKeys"), "APIKeys"),
 });
 
 const hmacSecrets = createRoute({
   getParentRoute: () => developers,
   path: "/hmac-secrets",
-  validateSearch: asks("ended", "page"),
+  validateSearch: readSearch("ended", "page"),
   component: lazyRouteComponent(() => import("./HMACSecrets"), "HMACSecrets"),
 });
 
@@ -38,7 +38,7 @@ const webhooks = createRoute({
 const webhook = createRoute({
   getParentRoute: () => developers,
   path: "/webhooks/$webhook",
-  validateSearch: asks("status", "message", "page"),
+  validateSearch: readSearch("status", "message", "page"),
   component: lazyRouteComponent(() => import("./Webhook"), "Webhook"),
 });
 

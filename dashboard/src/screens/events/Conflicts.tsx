@@ -26,13 +26,14 @@ export function Conflicts() {
       <Head title="Events">Events that reuse the idempotency key of another event. They are accepted but not counted. Send such an event again with a new key, or dismiss it.</Head>
       <EventTabs />
       <Allowed to="events:read">
-        <Listed />
+        <ConflictTable />
       </Allowed>
     </>
   );
 }
 
-function Listed() {
+/** Lists the event conflicts. */
+function ConflictTable() {
   const { page } = useSearch({ from: "/frame/events/conflicts" });
   return (
     <List what="The event conflicts" columns={columns} query={useQuery(conflicts(page))} page={page} empty={<None />} rows={4}>
@@ -41,6 +42,7 @@ function Listed() {
   );
 }
 
+/** Shows the event that reused a key and, when the user asks for it, the stored event with that key. */
 function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
   const key = conflict.idempotency_key ?? "";
   const [searched, setSearched] = useState(false);
@@ -93,6 +95,7 @@ function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
   );
 }
 
+/** Shows the fields of an event. */
 function Content({ event }: { event: Schema<"ExportedEvent"> }) {
   return (
     <>

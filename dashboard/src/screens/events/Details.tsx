@@ -70,6 +70,7 @@ export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?
   );
 }
 
+/** Shows the billing period that counts the event. */
 function Period({ counter: { period, late } }: { counter: Schema<"EventCounter"> }) {
   const { tenant } = useSession();
   if (!period) return <span className="muted">, in a billing period that does not exist yet: the next sync creates it</span>;

@@ -6,6 +6,7 @@ const tabs = [
   ["/events/conflicts", "Conflicts"],
 ] as const;
 
+/** Shows the tabs of the screens about events. */
 export function EventTabs() {
   return <Tabs label="Events" tabs={tabs} />;
 }

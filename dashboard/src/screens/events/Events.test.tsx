@@ -24,7 +24,7 @@ function lists(...ids: string[]) {
 const readAgain = () => queries.invalidateQueries({ queryKey: ["events"] });
 const shown = () => screen.getAllByRole("button", { name: /^call-/ }).map((row) => row.textContent);
 
-test("what comes is on top, and waits while an event is opened", async () => {
+test("new events appear on top, and only at a button while an event is opened", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   lists("b", "a");
   open("/events");
@@ -44,7 +44,7 @@ test("what comes is on top, and waits while an event is opened", async () => {
   expect(await screen.findByText("Properties")).toBeTruthy();
 });
 
-test("a search that has found nothing yet says how far back it is, and goes on", async () => {
+test("a search without a result so far shows how far back it has searched, and can continue", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   answers["GET /v1/events"] = () => [200, { data: [], has_more: true, next_page_token: "further", searched_until: "2026-11-22T10:00:00Z" }];
   open("/events");
@@ -61,7 +61,7 @@ test("a search that has found nothing yet says how far back it is, and goes on",
   expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).toBe("2026-01-01T08:30:00.000Z");
 });
 
-test("an event says which meters have counted it, and in which period", async () => {
+test("an event shows the meters that have counted it, each with the billing period", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   const period = { id: "per_1", start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z" };
   const counted = event("a", { properties: { model: "large", account: new LosslessNumber("1234567890123456789") }, counted_by: [{ meter_slug: "calls", late: true, period }, { meter_slug: "all-calls", late: false, period }] });
@@ -75,7 +75,7 @@ test("an event says which meters have counted it, and in which period", async ()
   await screen.findByText(/"account": 1234567890123456789 }/);
 });
 
-test("a key is looked for without a start, in all events that are kept", async () => {
+test("a search for a key has no start, so that it searches all stored events", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   answers["GET /v1/events"] = () => [200, { data: [event("old", { idempotency_key: "order-7" })], has_more: false, next_page_token: null, searched_until: "2026-01-01T00:00:00Z" }];
   open("/events?key=order-7");
@@ -87,7 +87,7 @@ test("a key is looked for without a start, in all events that are kept", async (
   await screen.findByRole("heading", { name: "No event has this key" });
 });
 
-test("a search that finds nothing names the time that it searched, and offers more", async () => {
+test("a search without a result names the searched range, and offers a wider one", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   lists();
   open("/events?type=rare");

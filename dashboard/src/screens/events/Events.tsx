@@ -19,7 +19,7 @@ import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import { Details } from "./Details";
 import { EventTabs } from "./EventTabs";
-import { asked, hasTail, isLive, pageSize } from "./filter";
+import { eventQuery, hasTail, isLive, pageSize } from "./filter";
 import styles from "./Events.module.css";
 import { Search } from "./Search";
 import { useTail } from "./useTail";
@@ -41,10 +41,11 @@ export function Events() {
 
 const columns = [{ title: "Event type" }, { title: "Customer" }, { title: "Value", number: true }, { title: "Key" }, { title: "Counted by" }, { title: "When", number: true }];
 
+/** Shows the search, and the events that match it. */
 function Found() {
   const { tenant } = useSession();
   const search = useSearch({ from: "/frame/events" });
-  const filter = asked(search, tenant.timezone);
+  const filter = eventQuery(search, tenant.timezone);
   return (
     <>
       <Search />
@@ -53,7 +54,8 @@ function Found() {
   );
 }
 
-function Results({ filter }: { filter: ReturnType<typeof asked> }) {
+/** Lists the matching events. If the list is live, new events are read every two seconds. */
+function Results({ filter }: { filter: ReturnType<typeof eventQuery> }) {
   const search = useSearch({ from: "/frame/events" });
   const live = isLive(search);
   const query = useQuery({
@@ -111,6 +113,7 @@ function Tail({ live, fresh, show }: { live: boolean; fresh: number; show: () =>
   );
 }
 
+/** Shows an event and, if it is open, its details. */
 function Row({ event, open }: { event: StoredEvent; open: boolean }) {
   return (
     <>
@@ -165,7 +168,7 @@ function None({ searched }: { searched: string | null }) {
   );
 }
 
-/** Names the searched range. After a search of the last 24 hours, it offers wider ones. */
+/** Names the searched range. After a search of the last 24 hours, offers searches of wider ranges. */
 function NoMatch() {
   const { tenant } = useSession();
   const { key, from, until } = useSearch({ from: "/frame/events" });

@@ -7,7 +7,7 @@ const none = { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0, rejections
 const rejections = [{ code: "timestamp_too_old", count: 2 }];
 const counts = { ...none, accepted: 8, rejected: 2, rejections, windows: [{ start: "2026-11-22T23:00:00Z", end: "2026-11-23T23:00:00Z", accepted: 8, duplicates: 0, conflicts: 0, rejected: 2, rejections }] };
 
-test("rejected events are told with their reasons, of as many days as the address says", async () => {
+test("rejected events are shown with their reasons, for the number of days in the address", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   answers["GET /v1/events/counts"] = () => [200, counts];
   open("/events/rejected?days=7");
@@ -20,7 +20,7 @@ test("rejected events are told with their reasons, of as many days as the addres
   expect(Date.now() - Date.parse(query.get("start")!)).toBeLessThanOrEqual(7 * 86_400_000 + 3_600_000);
 });
 
-test("an event's address finds it by whose it is and when it was", async () => {
+test("the address of an event finds the event by its customer and time", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   const event = { id: "e1", event_type: "call", customer_id: "acme", timestamp: "2026-11-23T10:00:00.123456Z", ingested_at: "2026-11-23T10:00:01Z", value: 1.5, idempotency_key: "k", properties: {}, counted_by: [] };
   answers["GET /v1/events"] = () => [200, { data: [{ ...event, id: "e0" }, event], has_more: false, next_page_token: null, searched_until: "2026-11-23T10:00:00Z" }];
@@ -33,7 +33,7 @@ test("an event's address finds it by whose it is and when it was", async () => {
   await waitFor(() => screen.getByRole("heading", { name: "The event was not found" }));
 });
 
-test("a conflict stands above the event that was stored under its key, and is dismissed", async () => {
+test("a conflict is shown above the stored event with the same key, and can be dismissed", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read", "billing:write"] }];
   const sentEvent = (id: string, customer: string) => ({ id, event_type: "call", customer_id: customer, timestamp: "2026-11-23T10:00:00Z", value: "1.5", idempotency_key: "order-7", properties: {} });
   answers["GET /v1/events/conflicts"] = () => [200, { data: [{ ...sentEvent("c1", "bob"), received_at: "2026-11-23T10:00:01Z" }], has_more: false, next_page_token: null }];

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
 import type { Schema } from "../../api/client";
-import { eventCounts, share } from "../../api/eventCounts";
+import { eventCounts, percentOf } from "../../api/eventCounts";
 import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
 import { Head } from "../../frame/Head";
@@ -24,7 +24,7 @@ export function Rejected() {
       <Head title="Events">Events that broke a rule. They are not stored; the response to each request listed them.</Head>
       <EventTabs />
       <Allowed to="events:read">
-        <Counted />
+        <RejectedCounts />
       </Allowed>
     </>
   );
@@ -39,7 +39,8 @@ const spans = [
 const byReason = [{ title: "Reason" }, { title: "What it means" }, { title: "Events", number: true }];
 const byTime = [{ title: "When" }, { title: "Reasons" }, { title: "Rejected", number: true }, { title: "Accepted", number: true }];
 
-function Counted() {
+/** Shows how many events were rejected, by reason and over time. */
+function RejectedCounts() {
   const { tenant } = useSession();
   const { days = "30" } = useSearch({ from: "/frame/events/rejected" });
   const asked = spans.some(([value]) => value === days) ? Number(days) : 30;
@@ -52,7 +53,7 @@ function Counted() {
         <Filter name="days" label="Days" options={spans} />
         {data && data.rejected > 0 && (
           <span>
-            <Quantity value={String(data.rejected)} /> <span className="muted">rejected, {share(data.rejected, data.accepted + data.rejected)} of all</span>
+            <Quantity value={String(data.rejected)} /> <span className="muted">rejected, {percentOf(data.rejected, data.accepted + data.rejected)} of all</span>
           </span>
         )}
       </div>
@@ -88,6 +89,7 @@ function Counted() {
   );
 }
 
+/** Shows the rejected events by hour or by day. */
 function Times({ windows, byHour }: { windows: Schema<"CountedWindow">[]; byHour: boolean }) {
   const { tenant } = useSession();
   return (

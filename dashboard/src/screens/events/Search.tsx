@@ -18,7 +18,7 @@ const shown = (kind: string, text = "") => (kind === "datetime-local" && /^\d{4}
 
 type Typed = { [name in (typeof fields)[number][0]]?: string };
 
-/** Shows the search fields. A search replaces all parameters of the address, so it starts at the first page. */
+/** Shows the search fields. A search replaces all parameters of the address: the results start at the first page. */
 export function Search() {
   const navigate = useNavigate();
   const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
@@ -27,6 +27,7 @@ export function Search() {
   return <Fields key={JSON.stringify(address)} initial={address} find={(typed) => void navigate({ to: "/events", search: typed })} />;
 }
 
+/** Shows the fields of the search. Calls find with the trimmed texts that are not empty. */
 function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | undefined }; find: (typed: Typed) => void }) {
   const [typed, setTyped] = useState(initial);
   const submit = (event: FormEvent) => {

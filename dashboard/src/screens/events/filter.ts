@@ -25,7 +25,7 @@ function instant(text: string | undefined, timezone: string): string | undefined
 }
 
 /** Returns the API query for an address. Invalid times are skipped. */
-export function asked({ customer, type, key, from, until, page }: Search, timezone: string) {
+export function eventQuery({ customer, type, key, from, until, page }: Search, timezone: string) {
   const [start, end] = [instant(from, timezone), instant(until, timezone)];
   return {
     page_size: pageSize,
@@ -44,4 +44,5 @@ export function asked({ customer, type, key, from, until, page }: Search, timezo
  */
 export const hasTail = ({ page, until, key, from }: Search): boolean => !page && !until && !(key && !from);
 
+/** Reports whether the screen reads new events every two seconds. */
 export const isLive = (search: Search): boolean => hasTail(search) && !search.paused;

@@ -1,31 +1,31 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const events = createRoute({
   getParentRoute: () => frame,
   path: "/events",
-  validateSearch: asks("customer", "type", "key", "from", "until", "paused", "event", "page"),
+  validateSearch: readSearch("customer", "type", "key", "from", "until", "paused", "event", "page"),
   component: lazyRouteComponent(() => import("./Events"), "Events"),
 });
 
 const rejected = createRoute({
   getParentRoute: () => frame,
   path: "/events/rejected",
-  validateSearch: asks("days"),
+  validateSearch: readSearch("days"),
   component: lazyRouteComponent(() => import("./Rejected"), "Rejected"),
 });
 
 const conflicts = createRoute({
   getParentRoute: () => frame,
   path: "/events/conflicts",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./Conflicts"), "Conflicts"),
 });
 
 const event = createRoute({
   getParentRoute: () => frame,
   path: "/events/$event",
-  validateSearch: asks("customer", "at"),
+  validateSearch: readSearch("customer", "at"),
   component: lazyRouteComponent(() => import("./Event"), "Event"),
 });
 

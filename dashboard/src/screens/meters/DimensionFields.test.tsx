@@ -37,7 +37,7 @@ const field = (name: string, label: string | RegExp) => group(name).getByLabelTe
 const type = (name: string, label: string | RegExp, value: string) => fireEvent.change(field(name, label), { target: { value } });
 const prices = () => screen.getAllByRole("group", { name: /^Price \d+$/ }).map((one) => within(one).getByLabelText<HTMLTextAreaElement>(/^Values of model/).value);
 
-test("prices by dimension fill the form of their successor, with the types of their values", async () => {
+test("the form of the next price begins with the current prices by dimension, with the types of their values", async () => {
   await priced();
   expect(prices()).toEqual(['large\n"7"\n7\nnull', "small"]);
   expect([field("Price 2", /^Values of region/).value, field("Price 2", "Model").value, field("Price 2", "Overage rate").value]).toEqual(["eu", "overage", "0.2"]);
@@ -47,7 +47,7 @@ test("prices by dimension fill the form of their successor, with the types of th
   expect(JSON.parse(sent("PUT /v1/meters/tokens/pricing")[0]!)).toEqual({ currency: "CHF", base_price: 25, dimensions: price.dimensions });
 });
 
-test("a price without dimensions becomes the first of those by the chosen properties of the meter", async () => {
+test("a price without dimensions becomes the first price when the user chooses a property", async () => {
   await priced(whole);
   await screen.findByLabelText("tier");
   expect(screen.queryByRole("group", { name: "Price 1" })).toBeNull();
@@ -72,7 +72,7 @@ test("a price without dimensions becomes the first of those by the chosen proper
   await screen.findByLabelText("Overage rate");
 });
 
-test("prices are added, moved and removed with the keyboard", async () => {
+test("adding, moving and removing a price puts the focus at the right control", async () => {
   await priced();
   await press("Add a price");
   expect(document.activeElement).toBe(field("Price 3", /^Values of model/));
@@ -87,7 +87,7 @@ test("prices are added, moved and removed with the keyboard", async () => {
   expect(document.activeElement?.textContent).toBe("Add a price");
 });
 
-test("a refused field of a price by dimension is marked at its place", async () => {
+test("a refused field of a price by dimension is marked in the form", async () => {
   await priced();
   const refusals = {
     "body.dimensions.prices[1].overage_rate": () => field("Price 2", "Overage rate"),
@@ -103,7 +103,7 @@ test("a refused field of a price by dimension is marked at its place", async () 
   screen.getByText("Region of price 1 must match values that price 1 does not match");
 });
 
-test("usage of each price is tried together, and the curve is of one price", async () => {
+test("the tried charge covers the usage of all prices, and the curve shows one price", async () => {
   await priced();
   await screen.findByText(/^lines: New price, Price now up to/);
   const tried = () => JSON.parse(sent("POST /v1/pricing/calculate").findLast((body) => body.endsWith('"steps":true}'))!);
@@ -129,7 +129,7 @@ test("usage of each price is tried together, and the curve is of one price", asy
   await screen.findByText("No usage to try, model small, region eu: the prices above it match all of its usage.");
 });
 
-test("a meter without properties has no choice of them", async () => {
+test("a meter without group properties offers no prices by dimension", async () => {
   await priced(whole, { ...meter, group_by: [] });
   await screen.findByLabelText("Overage rate");
   expect(screen.queryByText("The price depends on")).toBeNull();

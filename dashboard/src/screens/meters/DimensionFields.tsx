@@ -2,7 +2,7 @@ import { Button, NativeSelect, Textarea } from "@mantine/core";
 import { useRef } from "react";
 import { flushSync } from "react-dom";
 import { useRule } from "../../acts/useRule";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { lines } from "./counting";
 import { mostEntries, newEntry, type TypedDimensions, type TypedEntry } from "./dimensions";
 import { parseValue, typedValue } from "./filterValues";
@@ -92,13 +92,14 @@ interface EntryProps {
   remove: () => void;
 }
 
+/** Edits one of the prices, and shows the buttons that move and remove it. */
 function Entry({ entry, by, index, last, error, change, move, remove }: EntryProps) {
   const { match, rate } = entry;
   const name = `price ${index + 1}`;
   const at = `dimensions.prices[${index}]`;
   const isEmpty = by.every((property) => lines(match[property] ?? "").length === 0);
-  const refusedValue = (property: string) => broken(error, `${at}.match.${property}`);
-  const refusedMatch = by.some(refusedValue) ? undefined : broken(error, `${at}.match`);
+  const refusedValue = (property: string) => brokenRule(error, `${at}.match.${property}`);
+  const refusedMatch = by.some(refusedValue) ? undefined : brokenRule(error, `${at}.match`);
   return (
     <div className={styles.entry} role="group" aria-label={`Price ${index + 1}`}>
       <div className={styles.title}>

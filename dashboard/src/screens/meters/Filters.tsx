@@ -1,7 +1,7 @@
 import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core";
 import { useRef, type ChangeEvent, type Ref } from "react";
 import { flushSync } from "react-dom";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { hasValues, operators, type Operator } from "./counting";
 import { hasSeveralValues, usedLines, valuesOf, type TypedFilter } from "./definition";
 import { typedValue } from "./filterValues";
@@ -40,7 +40,7 @@ export function Filters({ filters, error, change }: Props) {
           key={index}
           filter={filter}
           number={index + 1}
-          refused={(field) => broken(error, `filters[${index}].${field}`)}
+          refused={(field) => brokenRule(error, `filters[${index}].${field}`)}
           firstInput={index === filters.length - 1 ? newest : null}
           change={(part) => change(filters.map((one, other) => (other === index ? { ...one, ...part } : one)))}
           remove={() => remove(index)}
@@ -64,6 +64,7 @@ interface RowProps {
   remove: () => void;
 }
 
+/** Edits a filter, and shows the button that removes it. */
 function Row({ filter, number, refused, firstInput, change, remove }: RowProps) {
   return (
     <div className={styles.row} role="group" aria-label={`Filter ${number}`}>
@@ -109,6 +110,7 @@ function Values({ filter, error, change }: { filter: TypedFilter; error: string 
   return <TextInput {...props} label="Value" />;
 }
 
+/** Describes how the typed values are understood. */
 function meaning(filter: TypedFilter): string {
   const values = valuesOf(filter);
   if (values.length === 0) return 'A number, true, false or text. For the text 7, type "7"';

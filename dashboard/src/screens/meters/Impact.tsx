@@ -45,6 +45,7 @@ export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> })
 
 const columns = [{ title: "Customer" }, { title: "Now", number: true }, { title: "Then", number: true }, { title: "Difference", number: true }];
 
+/** Shows the effect of the price on the charges, and the customers with the largest differences. */
 function Effect({ of }: { of: Schema<"PreviewedImpact">[] }) {
   return (
     <>

@@ -25,12 +25,13 @@ const withUncounted = [...tabs, ["/meters/$meter/uncounted-events", "Uncounted e
 export function Meter() {
   return (
     <Allowed to="meters:read">
-      <One />
+      <MeterFrame />
     </Allowed>
   );
 }
 
-function One() {
+/** Shows the head and the tabs of the meter, or that the meter does not exist. */
+function MeterFrame() {
   const params = useParams({ from: "/frame/meters/$meter" });
   const { permissions } = useSession();
   const { data, error, refetch } = useQuery(read(params.meter));
@@ -61,6 +62,7 @@ function One() {
   );
 }
 
+/** Shows the button that archives the meter or, if the meter is archived, unarchives it. */
 function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Meter"> }) {
   const sent = (confirm: string) => ({ params: { path: { slug } }, ...(confirm && { body: { confirm } }) });
   const changes = [["meters"], ["meter", slug]];

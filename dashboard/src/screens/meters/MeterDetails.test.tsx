@@ -12,7 +12,7 @@ function details(more: object) {
   open("/meters/calls/details");
 }
 
-test("a meter says how many days of its past are counted", async () => {
+test("a meter that counts earlier events shows how many days are complete", async () => {
   details({ status: "backfilling", backfill: { counted_days: 3, days: 14 } });
   await screen.findByText("backfilling, 3 of 14 days");
   await screen.findByText(/3 of 14 days are complete/);
@@ -28,7 +28,7 @@ test("a meter shows the property, the unit and the filters by which it counts", 
   await screen.findByText(/counted again: the sum of the property usage.tokens, by region, if model is one of "a", 2 and test has no value/);
 });
 
-test("what is changed of a meter is sent, and nothing else; what it will do is said before", async () => {
+test("only the changed fields of a meter are sent, and the effect is shown before", async () => {
   details({});
   await screen.findByLabelText("Name");
   await press("Save the meter");
@@ -56,7 +56,7 @@ test("another user's change is kept by a save of other fields", async () => {
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }]));
 });
 
-test("text that is typed during a save stays typed", async () => {
+test("text typed during a save stays in the field", async () => {
   details({});
   await screen.findByLabelText("Name");
   type("Name", "Requests");
@@ -69,7 +69,7 @@ test("text that is typed during a save stays typed", async () => {
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }, { unit: "calls" }]));
 });
 
-test("a filter is announced when it is complete", async () => {
+test("the shown effect includes a filter only when the filter is complete", async () => {
   details({});
   await screen.findByLabelText("Name");
   await press("Add a filter");
@@ -81,7 +81,7 @@ test("a filter is announced when it is complete", async () => {
   await screen.findByText(/All events are counted again: the sum of their values, if model is "a"\./);
 });
 
-test("a way of counting that changes running bills is saved once somebody has seen which", async () => {
+test("a definition that changes running bills is saved after the user confirms the change", async () => {
   details({});
   await screen.findByLabelText("Name");
   type("Counts", "count");
@@ -98,7 +98,7 @@ test("a way of counting that changes running bills is saved once somebody has se
   await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", confirm: "token-1" }));
 });
 
-test("a filter is changed, and the values of the others keep every digit", async () => {
+test("changing one filter keeps every digit in the values of the others", async () => {
   details({ filters: [{ property: "id", operator: "gt", values: [new LosslessNumber("12345678901234567890")] }, { property: "model", operator: "eq", values: ["7"] }] });
   await screen.findByText("id is greater than 12345678901234567890");
   const second = within(await screen.findByRole("group", { name: "Filter 2" }));
@@ -109,7 +109,7 @@ test("a filter is changed, and the values of the others keep every digit", async
   expect(asked.find(({ name }) => name.startsWith("PATCH"))!.body).toBe('{"filters":[{"property":"id","operator":"gt","values":[12345678901234567890]},{"property":"model","operator":"eq","values":[7]}]}');
 });
 
-test("the user is asked before they lose the removal of a filter", async () => {
+test("leaving the form asks first if a filter was removed", async () => {
   details({ filters: [{ property: "model", operator: "eq", values: ["a"] }] });
   await screen.findByText("Understood as the text \"a\"");
   await press("Remove filter 1");
@@ -117,7 +117,7 @@ test("the user is asked before they lose the removal of a filter", async () => {
   await screen.findByText("Discard your changes?");
 });
 
-test("the unit is changed without counting anything again", async () => {
+test("changing the unit does not count events again", async () => {
   details({});
   await screen.findByLabelText("Unit");
   type("Unit", "calls");
@@ -126,7 +126,7 @@ test("the unit is changed without counting anything again", async () => {
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ unit: "calls" }]));
 });
 
-test("a changed definition is tried beside the present one", async () => {
+test("trying a changed definition shows its total and the current definition's total", async () => {
   details({ unit: "calls" });
   await screen.findByLabelText("Name");
   type("Counts", "count");

@@ -22,6 +22,7 @@ export function MeterDetails() {
   return <Edit key={data.id} meter={data} />;
 }
 
+/** Shows the ids and the saved definition of a meter. */
 function Facts({ meter }: { meter: Schema<"Meter"> }) {
   return (
     <dl className={styles.facts}>
@@ -108,6 +109,7 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
   );
 }
 
+/** Shows the progress of counting earlier events. */
 function Backfill({ meter }: { meter: Schema<"Meter"> }) {
   return (
     <p className={styles.waiting}>

@@ -1,5 +1,5 @@
 import { NativeSelect, Textarea, TextInput } from "@mantine/core";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import type { Typed } from "./definition";
 import { Filters } from "./Filters";
 
@@ -20,19 +20,19 @@ interface Props {
 export function MeterFields({ typed, error, change }: Props) {
   return (
     <>
-      <TextInput label="Name" value={typed.name} error={broken(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+      <TextInput label="Name" value={typed.name} error={brokenRule(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
       <TextInput
         label="Unit"
         description="Name of the unit of usage, such as tokens. For display only"
         value={typed.unit}
-        error={broken(error, "unit")}
+        error={brokenRule(error, "unit")}
         onChange={(event) => change({ unit: event.currentTarget.value })}
       />
       <NativeSelect
         label="Counts"
         data={aggregations}
         value={typed.aggregation}
-        error={broken(error, "aggregation")}
+        error={brokenRule(error, "aggregation")}
         onChange={(event) => change({ aggregation: event.currentTarget.value === "count" ? "count" : "sum" })}
       />
       <TextInput
@@ -40,7 +40,7 @@ export function MeterFields({ typed, error, change }: Props) {
         description="Property with the value, such as usage.total_tokens. Empty: the event's own value. Events without a usable value are not counted"
         autoComplete="off"
         value={typed.valueProperty}
-        error={broken(error, "value_property")}
+        error={brokenRule(error, "value_property")}
         onChange={(event) => change({ valueProperty: event.currentTarget.value })}
       />
       <Filters filters={typed.filters} error={error} change={(filters) => change({ filters })} />
@@ -50,7 +50,7 @@ export function MeterFields({ typed, error, change }: Props) {
         autosize
         minRows={2}
         value={typed.groupBy}
-        error={broken(error, "group_by")}
+        error={brokenRule(error, "group_by")}
         onChange={(event) => change({ groupBy: event.currentTarget.value })}
       />
       <NativeSelect
@@ -58,7 +58,7 @@ export function MeterFields({ typed, error, change }: Props) {
         description="For a provider that charges units. Odometer's own charges are always exact"
         data={scales}
         value={String(typed.scale)}
-        error={broken(error, "usage_scale")}
+        error={brokenRule(error, "usage_scale")}
         onChange={(event) => change({ scale: Number(event.currentTarget.value) })}
       />
     </>

@@ -2,7 +2,7 @@ import { useParams } from "@tanstack/react-router";
 import { Allowed } from "../../states/Allowed";
 import { Prices } from "./Prices";
 
-/** Shows a meter's own price. It applies if neither the customer nor its plan has a price for the meter. */
+/** Shows a meter's own price. The price applies if neither the customer nor its plan has a price for the meter. */
 export function MeterPrices() {
   const { meter } = useParams({ from: "/frame/meters/$meter/prices" });
   return (

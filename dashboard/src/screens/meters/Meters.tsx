@@ -30,7 +30,7 @@ export function Meters() {
         Each meter counts the events of one type. <Link to="/meters/-/plans">Plans</Link> set other prices for some customers.
       </Head>
       <Allowed to="meters:read">
-        <All />
+        <MeterTable />
       </Allowed>
     </>
   );
@@ -38,7 +38,8 @@ export function Meters() {
 
 const columns = [{ title: "Meter" }, { title: "Event type" }, { title: "Counts" }, { title: "Price now" }, { title: "Status" }];
 
-function All() {
+/** Lists the meters with their prices. */
+function MeterTable() {
   const { archived, page } = useSearch({ from: "/frame/meters" });
   const query = useQuery({ ...meters(page, archived !== undefined), placeholderData: keepPreviousData });
   return (
@@ -73,6 +74,7 @@ function All() {
   );
 }
 
+/** Shows the meter's current price. */
 function Price({ meter }: { meter: string }) {
   const { permissions } = useSession();
   const { data } = useQuery({ ...pricings(), enabled: permissions.includes("pricing:read") });

@@ -49,7 +49,7 @@ test("a meter is created with every field of its definition", async () => {
   ]);
 });
 
-test("a number of a filter is sent with every digit", async () => {
+test("a number in a filter is sent with every digit", async () => {
   await form();
   type("Slug", "large");
   type("Event type", "call");
@@ -60,7 +60,7 @@ test("a number of a filter is sent with every digit", async () => {
   await waitFor(() => expect(asked.find(({ name }) => name === "POST /v1/meters")?.body).toContain('"values":[12345678901234567890.10]'));
 });
 
-test("the focus follows a filter that is added or removed", async () => {
+test("adding a filter focuses its first field, and removing one focuses the button Add a filter", async () => {
   await form();
   await press("Add a filter");
   expect(document.activeElement).toBe(filter(1).getByLabelText("Property"));
@@ -80,7 +80,7 @@ test("a meter has at most ten filters", async () => {
   expect(document.activeElement).toBe(await screen.findByRole("button", { name: "Add a filter" }));
 });
 
-test("each refused field has the rule beside it", async () => {
+test("each refused field shows the rule that it broke", async () => {
   await form();
   type("Slug", "tokens");
   type("Event type", "llm");
@@ -113,7 +113,7 @@ test("a template fills in the form", async () => {
   expect(screen.queryByRole("group", { name: "Filter 1" })).toBeNull();
 });
 
-test("the user is asked before a template replaces their changes", async () => {
+test("a template asks before it replaces typed text", async () => {
   await form();
   type("Slug", "mine");
   const choose = () => fireEvent.click(screen.getByRole("button", { name: "Cost" }));
@@ -128,7 +128,7 @@ test("the user is asked before a template replaces their changes", async () => {
   await waitFor(() => expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("litellm-cost"));
 });
 
-test("the values of a filter stay typed while its condition changes", async () => {
+test("the values of a filter stay in the field when its condition changes", async () => {
   await form();
   await press("Add a filter");
   fill(1, "Condition", "in");
@@ -158,7 +158,7 @@ const preview = {
   ],
 };
 
-test("a definition is tried on the latest events, and nothing is saved", async () => {
+test("a definition is tried on the latest events without creating the meter", async () => {
   await form();
   await press("Try it on the latest 100 events");
   expect(sent("POST /v1/meters/preview")).toEqual([]);
@@ -181,7 +181,7 @@ test("a definition is tried on the latest events, and nothing is saved", async (
   expect(sent("POST /v1/meters")).toEqual([]);
 });
 
-test("a field that the preview refuses has the rule beside it", async () => {
+test("a field that the preview refuses is marked", async () => {
   await form();
   type("Event type", "llm");
   type("Group by", "a..b");
@@ -190,7 +190,7 @@ test("a field that the preview refuses has the rule beside it", async () => {
   await waitFor(() => expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).toBe("true"));
 });
 
-test("the refusal of a preview is shown after the form was edited", async () => {
+test("the refusal of a preview is still shown after an edit, but no longer at the field", async () => {
   await form();
   type("Event type", "llm");
   type("Group by", "a..b");

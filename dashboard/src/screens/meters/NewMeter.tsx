@@ -5,7 +5,7 @@ import { Ask } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
 import { typedLoss } from "../../acts/unsaved";
 import { useAct } from "../../acts/useAct";
-import { answer, api, broken } from "../../api/client";
+import { answer, api, brokenRule } from "../../api/client";
 import { previewMeter } from "../../api/meters";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
@@ -16,6 +16,7 @@ import { Templates } from "./Templates";
 import type { Template } from "./meterTemplates";
 import { TryOut, useTryOut } from "./TryOut";
 
+/** Creates a meter. */
 export function NewMeter() {
   return (
     <>
@@ -32,6 +33,7 @@ export function NewMeter() {
 /** Returns the values of the form for a definition. */
 const formOf = (definition: Partial<Template["definition"]>) => ({ slug: definition.slug ?? "", eventType: definition.event_type ?? "", typed: typedOf(definition) });
 
+/** Shows the form of a new meter, which a template can fill in. */
 function Fields() {
   const [template, setTemplate] = useState<Template>();
   const [asked, setAsked] = useState<Template>();
@@ -64,7 +66,7 @@ function Fields() {
             withAsterisk={false}
             autoComplete="off"
             value={slug}
-            error={broken(error, "slug")}
+            error={brokenRule(error, "slug")}
             onChange={(event) => change({ slug: event.currentTarget.value })}
           />
           <TextInput
@@ -74,7 +76,7 @@ function Fields() {
             withAsterisk={false}
             autoComplete="off"
             value={eventType}
-            error={broken(error, "event_type")}
+            error={brokenRule(error, "event_type")}
             onChange={(event) => change({ eventType: event.currentTarget.value })}
           />
           <MeterFields typed={typed} error={error} change={(part) => change({ typed: { ...typed, ...part } })} />

@@ -31,7 +31,7 @@ function priced(price: object = former) {
 
 const sent = (name: string) => asked.filter((request) => request.name === name).map(({ body }) => body);
 
-test("a price is previewed before it is set, and anew when it is changed", async () => {
+test("a preview shows the effect of the typed price without setting it, and disappears on an edit", async () => {
   await priced();
   type("Overage rate", "0.1234567890123456789");
   await press("Preview the running bills");
@@ -48,7 +48,7 @@ test("a price is previewed before it is set, and anew when it is changed", async
 const differing = { their_price: "0.03 CHF for each unit", first_difference: "tier 1: unit_price is 0.04 in Odometer and 0.03 at the provider", customers: 3 };
 const differs = "0.03 CHF for each unit at the provider, for 3 customers (tier 1: unit_price is 0.04 in Odometer and 0.03 at the provider)";
 
-test("the provider's price that is billed instead is shown by the preview, and when the price is set", async () => {
+test("the preview and the saved price show the provider's price that is billed instead", async () => {
   await priced();
   answers["POST /v1/meters/calls/pricing/preview"] = () => [200, { ...preview, changes: [], provider_differences: [differing] }];
   answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [former], provider_differences: [differing] }];
@@ -60,7 +60,7 @@ test("the provider's price that is billed instead is shown by the preview, and w
   await screen.findByText(differs);
 });
 
-test("another currency of later periods is confirmed in words of its own", async () => {
+test("a currency change of later periods has its own text in the confirmation", async () => {
   await priced();
   answers["PUT /v1/meters/calls/pricing"] = () => {
     const [status, refused] = problem(409, "The price changes the currency");
@@ -93,7 +93,7 @@ function confirmedWith(...tokens: string[]) {
 
 const dialog = "Change the running bills";
 
-test("a price that charges periods that have begun is set once somebody has seen what it changes", async () => {
+test("a price for running billing periods is set after the user confirms the changes", async () => {
   await priced();
   confirmedWith("token-1", "token-2");
   type("Applies", "day");
@@ -124,7 +124,7 @@ test("a price that charges periods that have begun is set once somebody has seen
 });
 
 for (const written of ["1,000.50", "12,50"]) {
-  test(`a price that is written as ${written} is marked, and not sent`, async () => {
+  test(`a price typed as ${written} is marked and not sent`, async () => {
     await priced();
     type("Base price", written);
     await press("Set the price");
@@ -144,7 +144,7 @@ for (const written of ["1,000.50", "12,50"]) {
   });
 }
 
-test("a confirmation that is out of date is asked for anew", async () => {
+test("an outdated confirmation is requested again", async () => {
   await priced();
   confirmedWith("token-1", "token-2");
   await press("Set the price");
@@ -165,7 +165,7 @@ const tiered = { ...former, base_price: 0, included_units: 0, overage_rate: 0, m
 
 const value = (label: string) => screen.getByLabelText<HTMLInputElement>(label).value;
 
-test("a price of another model is shown in words, and fills the form of its successor", async () => {
+test("the form of the next price begins with the tiers of the current price", async () => {
   await priced(tiered);
   expect(screen.getAllByText(tiered.description)).toHaveLength(2);
   expect([value("Model"), value("Tier 1: up to"), value("Tier 1: unit price"), value("Tier 1: flat fee"), value("Tier 2: unit price"), value("Tier 2: flat fee")]).toEqual(["graduated", "1000", "0.02", "5", "0.01", ""]);
@@ -189,7 +189,7 @@ test("a price of another model is shown in words, and fills the form of its succ
   );
 });
 
-test("a tier is removed, and a refused one is marked", async () => {
+test("a removed tier is not sent, and a refused tier is marked", async () => {
   await priced(tiered);
   answers["PUT /v1/meters/calls/pricing"] = () => [422, { ...problem(422, "refused")[1], errors: [{ location: "body.tiers[0].unit_price", message: "must have at most 12 decimals" }] }];
   await press("Remove tier 1");
@@ -213,7 +213,7 @@ test("only the fields of the chosen model are shown and sent", async () => {
   await waitFor(() => expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"currency":"CHF","base_price":25,"model":"package","included_units":1000,"package_size":500,"package_price":3}']));
 });
 
-test("the charge of some usage is calculated by the API while the price is typed", async () => {
+test("the API calculates the charge for the tried usage while the user types the price", async () => {
   await priced();
   type("Model", "per_unit");
   await screen.findByText(/appears here once/);
@@ -226,7 +226,7 @@ test("the charge of some usage is calculated by the API while the price is typed
   await screen.findByText("The unit_price.");
 });
 
-test("terms that the API refuses are not charged, and say why", async () => {
+test("terms that the API refuses have no curve, and the reason is shown", async () => {
   answers["POST /v1/pricing/calculate"] = () => [422, { ...problem(422, "refused")[1], errors: [{ location: "body.currency", message: "must be an active ISO 4217 currency code" }] }];
   await priced();
   type("Currency", "XAU");

@@ -5,7 +5,7 @@ import { useMemo, useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { broken, type Schema } from "../../api/client";
+import { brokenRule, type Schema } from "../../api/client";
 import { meter } from "../../api/meters";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
@@ -67,7 +67,7 @@ export function NewPrice({ of, former, current, first, currency }: Props) {
       <div className={styles.editor} data-wide={typed.by.length > 0 || undefined}>
         <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
           <TermsFields typed={typed} properties={measured?.group_by ?? []} error={set.error} change={change} />
-          <StartFields of={of} first={first} start={start} error={broken(set.error, "effective_from")} change={move} />
+          <StartFields of={of} first={first} start={start} error={brokenRule(set.error, "effective_from")} change={move} />
           <ProviderDifferences of={set.data?.provider_differences ?? []} />
         </Form>
         <div className={styles.outcome}>
@@ -93,6 +93,7 @@ interface StartProps {
   change: (part: Partial<Start>) => void;
 }
 
+/** Shows the fields for when the price begins to apply. */
 function StartFields({ of: { customer }, first, start: { when, day }, error, change }: StartProps) {
   const { tenant } = useSession();
   if (first && customer === undefined) return <p className="muted">The first price applies from the beginning, including running billing periods.</p>;

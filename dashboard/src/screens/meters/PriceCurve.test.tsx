@@ -21,7 +21,7 @@ function priced(path: string, address: string, ...rows: object[]) {
   open(address);
 }
 
-test("the customers of last month are points of the curve, with the charge now and then", async () => {
+test("last month's customers are points of the curve, with their charges at the current and the typed price", async () => {
   priced("/v1/meters/calls/pricing", "/meters/calls/prices", { customer: "acme", value: 900.5 }, { customer: "contoso", value: 100 }, { customer: "initech", value: 100 }, { customer: "quiet", value: 0 }, { other: true, value: 7 });
   await screen.findByText("lines: New price, Price now up to 1000");
   await screen.findByText("acme: 900.5 calls, 901.00 CHF, now 901.00 CHF");
@@ -39,14 +39,14 @@ test("the customers of last month are points of the curve, with the charge now a
   }
 });
 
-test("a price of a plan has the customers of the plan as points", async () => {
+test("the curve of a plan's price has only the plan's customers as points", async () => {
   answers["GET /v1/plans/pro"] = () => [200, { id: "pln_1", slug: "pro", name: "Pro", created_at: "2026-11-01T00:00:00Z", archived_at: null }];
   priced("/v1/plans/pro/pricing/calls", "/meters/-/plans/pro/prices/calls", { customer: "acme", plan: "pro", value: 40 }, { customer: "contoso", plan: "", value: 4000 });
   await screen.findByText("acme: 40 calls, 40.00 CHF, now 40.00 CHF");
   expect(screen.queryByText(/contoso/)).toBeNull();
 });
 
-test("without usage the curve shows the tiers, and without a complete price there is none", async () => {
+test("a curve without usage shows the tiers, and an incomplete price has no curve", async () => {
   priced("/v1/meters/calls/pricing", "/meters/calls/prices");
   await screen.findByText(/No customer has usage last month/);
   type("Model", "volume");

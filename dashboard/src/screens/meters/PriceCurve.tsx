@@ -48,7 +48,7 @@ function WholeCurve({ of, terms, now }: DrawnProps) {
   return (
     <section aria-labelledby="curve">
       <Title terms={terms} now={now} />
-      <Drawn of={of} terms={terms} now={now} customers={customers} />
+      <DrawnCurves of={of} terms={terms} now={now} customers={customers} />
       <p className="muted small">
         {isReadable && (customers.length === 0 ? "No customer has usage last month. " : "The points are the customers of last month. ")}
         {more && `Only those of the ${mostCustomers} customers with the highest usage are shown.`}
@@ -80,19 +80,20 @@ function RateCurve({ of, typed, current }: Omit<Props, "terms">) {
         value={shown.key}
         onChange={(event) => choose(event.currentTarget.value)}
       />
-      <Drawn of={of} terms={terms} now={now} customers={noCustomers} />
+      <DrawnCurves of={of} terms={terms} now={now} customers={noCustomers} />
       <p className="muted small">This price alone, without the base price, the minimum charge and the maximum charge.</p>
     </section>
   );
 }
 
-/** Shows the title of the curve. The curve depends on usage alone, so it excludes fees for events. */
+/** Shows the title of the curve. The curve depends on usage alone, so the curve excludes fees for events. */
 function Title({ terms, now }: Omit<DrawnProps, "of">) {
   const hasFee = terms.fixed_fee !== undefined || now?.fixed_fee !== undefined;
   return <h2 id="curve">{hasFee ? "Charge by usage, without fixed fees" : "Charge by usage"}</h2>;
 }
 
-function Drawn({ of, terms, now, customers }: DrawnProps & { customers: CustomerUsage[] }) {
+/** Draws the charge at each quantity, at the typed price and at the current one. */
+function DrawnCurves({ of, terms, now, customers }: DrawnProps & { customers: CustomerUsage[] }) {
   const unit = useUnit(of.meter);
   const quantities = useMemo(() => {
     const used = customers.map(({ quantity }) => quantity);
@@ -118,6 +119,7 @@ function Drawn({ of, terms, now, customers }: DrawnProps & { customers: Customer
   );
 }
 
+/** Returns a place for each quantity. The quantities that customers used last month are marked. */
 function placesOf(quantities: string[], charges: string[][], customers: CustomerUsage[]): Place[] {
   return quantities.map((x, index) => ({
     x,

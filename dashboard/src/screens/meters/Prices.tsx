@@ -54,6 +54,7 @@ function NextPrice({ of, pricing: { versions, current } }: { of: Priced; pricing
   return <NewPrice of={of} former={former} current={current} first={versions.length === 0} currency={former?.currency ?? replaced?.currency ?? tenant.currency} />;
 }
 
+/** Describes the price that is charged now. */
 function Current({ price, of: { meter, plan, customer } }: { price: Schema<"Price"> | undefined; of: Priced }) {
   if (!price && customer !== undefined) return <span className="muted">The price of the customer's plan or the meter's own price is charged.</span>;
   if (!price) return <span className="muted">{plan === undefined ? "Its usage is not charged." : "The meter's own price is charged."}</span>;
@@ -100,6 +101,7 @@ const columns = [
   { title: "State" },
 ];
 
+/** Lists the versions of the price, each with its terms. */
 function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | undefined }) {
   if (!pricing) {
     return (
@@ -130,6 +132,7 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
   );
 }
 
+/** Shows the terms of a version, in cells of the table. */
 function Terms({ price, meter }: { price: Schema<"Price">; meter: string }) {
   return (
     <>
@@ -163,12 +166,14 @@ function EndPrice({ customer, meter }: { customer: string; meter: string }) {
   );
 }
 
+/** Shows whether a version is charged now or is scheduled. */
 function PriceState({ current, scheduled }: { current: boolean; scheduled: boolean }) {
   if (current) return <State is="good">charged now</State>;
   if (scheduled) return <State is="waiting">scheduled</State>;
   return <State is="off">not charged now</State>;
 }
 
+/** Shows the button that withdraws a scheduled version. */
 function Withdraw({ of, price }: { of: Priced; price: Schema<"Price"> }) {
   const withdraw = useAct<string>(() => withdrawPrice(of, price.version), { changes: [["pricing"]] });
   return (

@@ -2,7 +2,7 @@ import type { Schema } from "../../api/client";
 import { customersOf } from "../../values/Changes";
 import styles from "./Prices.module.css";
 
-/** Lists the provider's prices that differ from a price and are billed instead of it. */
+/** Lists the provider's prices that differ from Odometer's price. The provider bills them instead of that price. */
 export function ProviderDifferences({ of }: { of: Schema<"ProviderDifference">[] }) {
   if (of.length === 0) return null;
   return (

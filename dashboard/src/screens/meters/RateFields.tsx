@@ -1,7 +1,7 @@
 import { NativeSelect } from "@mantine/core";
 import type { ReactNode } from "react";
 import { NumberField } from "../../acts/NumberField";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { included, isTiered, models, wrongInRate, type Model, type RateField, type TypedRate } from "./rates";
 import { TierFields } from "./TierFields";
 
@@ -29,7 +29,7 @@ export function RateFields({ typed, at, error, change, children }: Props) {
       withAsterisk={false}
       value={typed[name]}
       wrong={() => wrongInRate(typed, name)}
-      error={broken(error, at + name)}
+      error={brokenRule(error, at + name)}
       change={(text) => change({ [name]: text })}
     />
   );
@@ -40,7 +40,7 @@ export function RateFields({ typed, at, error, change, children }: Props) {
         description={textOf(model).rule}
         data={(Object.keys(models) as Model[]).map((value) => ({ value, label: textOf(value).title }))}
         value={model}
-        error={broken(error, `${at}model`)}
+        error={brokenRule(error, `${at}model`)}
         onChange={(event) => change({ model: event.currentTarget.value as Model })}
       />
       {children}

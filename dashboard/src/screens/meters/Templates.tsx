@@ -22,12 +22,13 @@ export function Templates({ chosen, choose }: { chosen: Template | undefined; ch
             ))}
         </div>
       ))}
-      <div role="status">{chosen && <Chosen template={chosen} />}</div>
+      <div role="status">{chosen && <ChosenTemplate template={chosen} />}</div>
     </section>
   );
 }
 
-function Chosen({ template: { event, note } }: { template: Template }) {
+/** Shows an event that the template counts, and the template's note. */
+function ChosenTemplate({ template: { event, note } }: { template: Template }) {
   return (
     <div className={styles.chosen}>
       <p>This template counts events such as:</p>

@@ -1,6 +1,6 @@
 import { Checkbox, TextInput } from "@mantine/core";
 import { NumberField } from "../../acts/NumberField";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { DimensionFields } from "./DimensionFields";
 import { newEntry } from "./dimensions";
 import styles from "./Prices.module.css";
@@ -25,7 +25,7 @@ export function TermsFields({ typed, properties, error, change }: Props) {
       description={description}
       value={typed[name]}
       wrong={() => wrongInPeriod(typed, name)}
-      error={broken(error, name)}
+      error={brokenRule(error, name)}
       change={(text) => change({ [name]: text })}
     />
   );
@@ -41,7 +41,7 @@ export function TermsFields({ typed, properties, error, change }: Props) {
           label="The price depends on"
           description="Properties by which the meter groups usage. None: all usage has one price"
           value={typed.by}
-          error={broken(error, "dimensions.by")}
+          error={brokenRule(error, "dimensions.by")}
           onChange={chooseBy}
         >
           <div className={styles.choices}>
@@ -67,7 +67,7 @@ export function TermsFields({ typed, properties, error, change }: Props) {
         maxLength={3}
         autoComplete="off"
         value={typed.currency}
-        error={broken(error, "currency")}
+        error={brokenRule(error, "currency")}
         onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
       />
     </>

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { NumberField } from "../../acts/NumberField";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import styles from "./Prices.module.css";
 import { mostTiers, newTier, wrongTier, type TypedTier } from "./rates";
 
@@ -22,7 +22,7 @@ export function TierFields({ tiers, at, error, change }: Props) {
       required={required}
       value={tiers[index]![name]}
       wrong={() => wrongTier(tiers, index, name)}
-      error={broken(error, `${at}tiers[${index}].${name}`)}
+      error={brokenRule(error, `${at}tiers[${index}].${name}`)}
       change={(text) => change(tiers.map((tier, other) => (other === index ? { ...tier, [name]: text } : tier)))}
     />
   );

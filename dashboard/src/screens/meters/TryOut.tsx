@@ -17,7 +17,7 @@ import styles from "./TryOut.module.css";
 
 type Preview = Schema<"MeterPreview">;
 
-/** Returns the preview of a definition. It is outdated as soon as the user changes the definition. */
+/** Returns the preview of a definition. The preview is outdated as soon as the user changes the definition. */
 export function useTryOut<Body extends Definition>(body: Body, preview: (body: Body) => Promise<Preview>) {
   const { data, error, variables, isPending, mutate, reset } = useAct(preview, { changes: [] });
   const outdated = stringify(variables) !== stringify(body);
@@ -64,6 +64,7 @@ export function TryOut({ attempt: { data, outdated, aggregation, error, isPendin
   );
 }
 
+/** Shows how many of the recent events the definition counts, and their usage. */
 function Totals({ preview, unit }: { preview: Preview; unit: string }) {
   const { events_read: events, counted, value, current_value: current, uncounted, period } = preview;
   if (events === 0) return <p>No event of this type was found. Older events may exist that the search did not reach.</p>;
@@ -123,6 +124,7 @@ function Sample({ preview: { sample }, outdated, summed }: { preview: Preview; o
   );
 }
 
+/** Shows an event, and how the definition counts it. */
 function Row({ event: { id, customer_id: customer, timestamp, rule, property, value, group_key: group }, summed }: { event: Preview["sample"][number]; summed: boolean }) {
   const under = property ?? (group && Object.keys(group).length > 0 ? groupText(group) : "");
   return (

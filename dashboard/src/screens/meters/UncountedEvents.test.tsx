@@ -7,7 +7,7 @@ const meter = { id: "mtr_1", slug: "tokens", name: "Tokens", event_type: "llm", 
 const event = { id: "e1", event_type: "llm", customer_id: "acme", timestamp: "2026-11-23T10:00:00Z", ingested_at: "2026-11-23T10:00:01Z", value: 1, idempotency_key: "k", properties: { usage: { total: "many" } }, counted_by: [{ meter_slug: "cost", late: false }], rule: "value_invalid" };
 const path = "GET /v1/meters/tokens/uncounted-events";
 
-function at(address: string, ...permissions: string[]) {
+function openWith(address: string, ...permissions: string[]) {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", ...permissions] }];
   answers["GET /v1/meters/tokens"] = () => [200, meter];
   open(address);
@@ -15,9 +15,9 @@ function at(address: string, ...permissions: string[]) {
 
 const queries = () => asked.filter(({ name }) => name === path).map(({ url }) => new URL(url).searchParams);
 
-test("a meter names its uncounted events, the value that was sent and the event", async () => {
+test("the uncounted events of a meter are listed with the reason, the sent value and a link", async () => {
   answers[path] = () => [200, list(event, { ...event, id: "e2", properties: {}, counted_by: [], rule: "value_missing" })];
-  at("/meters/tokens/uncounted-events", "events:read");
+  openWith("/meters/tokens/uncounted-events", "events:read");
   const row = (await screen.findByText('"many"')).closest("tr")!;
   expect(row.textContent).toContain("Not a number with an absolute value below 10^18");
   expect(row.textContent).toContain("cost");
@@ -29,15 +29,15 @@ test("a meter names its uncounted events, the value that was sent and the event"
   await screen.findByText(/the same timestamp and a new idempotency key/);
 });
 
-test("a number that was sent keeps every digit", async () => {
+test("a number in a sent value keeps every digit", async () => {
   answers[path] = () => [200, list({ ...event, properties: { usage: { total: [new LosslessNumber("1234567890123456789")] } } })];
-  at("/meters/tokens/uncounted-events", "events:read");
+  openWith("/meters/tokens/uncounted-events", "events:read");
   await screen.findByText("[1234567890123456789]");
 });
 
-test("a rule and a page of uncounted events are asked for", async () => {
+test("the list of uncounted events can be filtered by rule, and has pages", async () => {
   answers[path] = () => [200, { ...list(event), has_more: true, next_page_token: "token-2" }];
-  at("/meters/tokens/uncounted-events?page=token-1", "events:read");
+  openWith("/meters/tokens/uncounted-events?page=token-1", "events:read");
   await screen.findByText('"many"');
   expect(queries().some((query) => query.get("page_token") === "token-1")).toBe(true);
   expect((await screen.findByText("Next page")).getAttribute("href")).toContain("page=token-2");
@@ -46,7 +46,7 @@ test("a rule and a page of uncounted events are asked for", async () => {
 });
 
 test("the tab leads to the uncounted events of a meter that reads a property", async () => {
-  at("/meters/tokens/details", "events:read");
+  openWith("/meters/tokens/details", "events:read");
   expect((await screen.findByText("Uncounted events")).getAttribute("href")).toBe("/meters/tokens/uncounted-events");
   expect(queries()).toHaveLength(0);
 });
@@ -55,7 +55,7 @@ test.each([
   ["a meter that reads the values of events", { value_property: "" }, ["events:read"]],
   ["a member without events:read", {}, []],
 ])("the tab is not shown for %s", async (_, part, permissions) => {
-  at("/meters/tokens/details", ...permissions);
+  openWith("/meters/tokens/details", ...permissions);
   answers["GET /v1/meters/tokens"] = () => [200, { ...meter, ...part }];
   await screen.findByText("mtr_1");
   expect(screen.queryByText("Uncounted events")).toBeNull();

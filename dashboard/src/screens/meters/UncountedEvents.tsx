@@ -20,14 +20,15 @@ import { uncountedRules } from "./verdicts";
 export function UncountedEvents() {
   return (
     <Allowed to="events:read">
-      <Listed />
+      <UncountedTable />
     </Allowed>
   );
 }
 
 const choices = [["", "All problems"], ...Object.entries(uncountedRules)] as [string, string][];
 
-function Listed() {
+/** Lists the events that the meter could not count. */
+function UncountedTable() {
   const { meter } = useParams({ from: "/frame/meters/$meter/uncounted-events" });
   const { rule, page } = useSearch({ from: "/frame/meters/$meter/uncounted-events" });
   const { data: { value_property: property = "" } = {} } = useQuery(read(meter));
@@ -46,6 +47,7 @@ function Listed() {
   );
 }
 
+/** Explains how such events can still be counted. */
 function Advice() {
   return (
     <div className={styles.advice}>
@@ -60,6 +62,7 @@ function Advice() {
   );
 }
 
+/** Shows an event, and why the meter could not count it. */
 function Row({ event, property }: { event: Schema<"UncountedEvent">; property: string }) {
   const sent = property ? propertyAt(event.properties, property) : event.properties;
   return (

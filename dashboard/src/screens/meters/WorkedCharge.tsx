@@ -9,7 +9,7 @@ import { LoadingText } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { isAmount, wrongAmount, wrongWhole } from "../../values/decimal";
 import { Usage } from "../../values/Usage";
-import { Working } from "../customers/Working";
+import { ChargeBreakdown } from "../customers/Working";
 import { ratesOf, type NamedRate } from "./dimensions";
 import styles from "./Prices.module.css";
 import type { TypedTerms } from "./terms";
@@ -48,6 +48,7 @@ export function WorkedCharge({ typed, terms, meter }: Props) {
   );
 }
 
+/** Shows the fields for the usage to try. */
 function TriedFields({ rate: { name, hasFee, example }, tried: { quantity, events }, change }: { rate: NamedRate; tried: Tried; change: (part: Partial<Tried>) => void }) {
   const of = name && `, ${name}`;
   if (!example) return <p className="muted">No usage to try{of}: the prices above it match all of its usage.</p>;
@@ -59,6 +60,7 @@ function TriedFields({ rate: { name, hasFee, example }, tried: { quantity, event
   );
 }
 
+/** Shows the charge for the usage to try, step by step. */
 function Charge({ terms, meter, usage }: { terms: Terms; meter: string; usage: Schema<"Quantity"> }) {
   const [tried] = useDebouncedValue(usage, 250);
   const { data, error } = useQuery({ ...calculation(terms, [tried], true), placeholderData: keepPreviousData });
@@ -71,7 +73,7 @@ function Charge({ terms, meter, usage }: { terms: Terms; meter: string; usage: S
       <p role="status" className={styles.paper}>
         <Usage meter={meter} value={charge.quantity} unitless="units" /> cost <Amount value={charge.charge} currency={data.currency} />
       </p>
-      <Working meter={meter} steps={[first, ...(charge.steps ?? [])]} />
+      <ChargeBreakdown meter={meter} steps={[first, ...(charge.steps ?? [])]} />
     </>
   );
 }

@@ -11,6 +11,6 @@ test.each<[string, object, string, unknown]>([
   ["no part of a number", { usage: new LosslessNumber("1.0") }, "usage.value", undefined],
   ["no inherited property", { usage: {} }, "usage.constructor", undefined],
   ["no property of null", { usage: null }, "usage.total", undefined],
-])("a path names %s", (_, properties, path, value) => {
+])("propertyAt finds %s", (_, properties, path, value) => {
   expect(propertyAt(properties, path)).toEqual(value);
 });

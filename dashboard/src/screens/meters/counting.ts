@@ -18,6 +18,7 @@ export const operators: Record<Operator, string> = {
   lte: "is at most",
 };
 
+/** Reports whether a filter with the operator needs values. */
 export const hasValues = (operator: Operator) => operator !== "exists" && operator !== "not_exists";
 
 /** Describes in words how a meter counts. Filters that the user has not completed are skipped. */
@@ -28,6 +29,7 @@ export function counting({ aggregation, group_by, value_property, filters = [] }
   return complete.length > 0 ? `${grouped}, if ${complete.map(condition).join(" and ")}` : grouped;
 }
 
+/** Reports whether a filter has a property and the values that it needs. */
 const isComplete = ({ property, operator, values = [] }: Counting["filters"][number]) => property !== "" && (values.length > 0 || !hasValues(operator));
 
 /** Describes a filter in words. */
@@ -50,6 +52,7 @@ export function propertyAt(properties: object, path: string): unknown {
   return names.reduce(fieldOf, properties);
 }
 
+/** Returns a field of an object. undefined: the value is no object or has no such field. */
 function fieldOf(value: unknown, name: string): unknown {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value) && !isLosslessNumber(value);
   return isObject && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;

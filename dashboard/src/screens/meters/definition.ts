@@ -35,6 +35,7 @@ export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>)
   };
 }
 
+/** Reports whether a filter with the operator can have several values. */
 export const hasSeveralValues = (operator: Operator) => operator === "in" || operator === "not_in";
 
 /** Returns the lines that the operator of a filter uses. The other lines are kept for another operator. */

@@ -27,6 +27,7 @@ export const mostEntries = 100;
 
 let entries = 0;
 
+/** Returns an entry with a new id, without values to match. */
 export const newEntry = (rate: TypedRate = typedRateOf(undefined)): TypedEntry => ({ id: ++entries, match: {}, rate });
 
 /** Returns the typed fields of prices by dimension, to edit their successor. Without prices, the lists are empty. */
@@ -98,7 +99,7 @@ const mostTries = 10_000;
  */
 export function exampleOf(index: number, { by, entries }: Pick<TypedDimensions, "by" | "entries">): Dimension | undefined {
   const matches = entries.slice(0, index + 1).map((entry) => matchOf(entry, by));
-  const isMatched = (values: Dimension) => matches.slice(0, index).some((match) => [...match].every(([property, of]) => of.some((value) => same(value, values[property]!))));
+  const isMatched = (values: Dimension) => matches.slice(0, index).some((match) => [...match].every(([property, of]) => of.some((value) => isSame(value, values[property]!))));
   const choices = by.map((property) => matches[index]?.get(property) ?? [unnamed]);
   let tries = 0;
   const search = (chosen: FilterValue[]): Dimension | undefined => {
@@ -120,4 +121,5 @@ export function exampleOf(index: number, { by, entries }: Pick<TypedDimensions, 
 /** Returns values that no entry names. */
 const otherExample = (by: string[]): Dimension => Object.fromEntries(by.map((property) => [property, unnamed]));
 
-const same = (a: FilterValue, b: FilterValue) => stringify(a) === stringify(b);
+/** Reports whether two values are equal and have the same type. */
+const isSame = (a: FilterValue, b: FilterValue) => stringify(a) === stringify(b);

@@ -20,17 +20,17 @@ test.each([
   ['"open', '"\\"open"'],
   ['"a"b', '"\\"a\\"b"'],
   ["[1,2]", '"[1,2]"'],
-])("the text %s is the value %s", (text, json) => {
+])("the text %s is parsed to the value %s", (text, json) => {
   expect(stringify(parseValue(text))).toBe(json);
 });
 
-test.each(["large", "7", "true", "null", '"7"', "", " padded ", "two\nlines", "two\rlines", '"', "é", "[1]"])("the string %j is shown as a text that is the same string", (value) => {
+test.each(["large", "7", "true", "null", '"7"', "", " padded ", "two\nlines", "two\rlines", '"', "é", "[1]"])("the string %j is shown as a text that is parsed to the same string", (value) => {
   const text = valueText(value);
   expect(text).not.toMatch(/[\r\n]/);
   expect(parseValue(text.trim())).toBe(value);
 });
 
-test.each(["7", "0.1", "12345678901234567890.123", "true"])("the value %s is shown as it is", (json) => {
+test.each(["7", "0.1", "12345678901234567890.123", "true"])("the value %s is shown unchanged", (json) => {
   expect(valueText(parse(json))).toBe(json);
 });
 

@@ -16,6 +16,7 @@ export function parseValue(text: string): FilterValue {
   return quotedString(text) ?? text;
 }
 
+/** Returns the string for which a text in quotes stands. undefined: the text is no JSON string. */
 function quotedString(text: string): string | undefined {
   if (!text.startsWith('"')) return undefined;
   try {

@@ -26,17 +26,18 @@ export const lastMonth = ({ meter, plan, customer }: Priced, timezone: string) =
       const range = monthBefore(new Date(), timezone);
       if (customer !== undefined) {
         const { total } = await answer(api.GET("/v1/usage/total", { params: { query: { customer, meter, ...range } }, signal }));
-        return { customers: positive([{ customer, quantity: total }]), more: false };
+        return { customers: withUsage([{ customer, quantity: total }]), more: false };
       }
       const by = plan === undefined ? ["customer"] : ["customer", "plan"];
       const rows = (await breakdownRows({ meter, by, limit: mostCustomers, ...range }, signal)) ?? [];
       const listed = rows.filter((row) => !row.other && (plan === undefined || row.plan === plan));
-      return { customers: positive(listed.map(({ customer = "", value }) => ({ customer, quantity: value }))), more: rows.some(({ other }) => other) };
+      return { customers: withUsage(listed.map(({ customer = "", value }) => ({ customer, quantity: value }))), more: rows.some(({ other }) => other) };
     },
     staleTime: 600_000,
   });
 
-const positive = (of: CustomerUsage[]) => of.filter(({ quantity }) => excess(quantity, "0") !== "0");
+/** Returns the customers with usage above 0. */
+const withUsage = (of: CustomerUsage[]) => of.filter(({ quantity }) => excess(quantity, "0") !== "0");
 
 /** Returns the range of the calendar month before the month of an instant. */
 export function monthBefore(now: Date, timezone: string): { start: string; end: string } {

@@ -80,8 +80,10 @@ export const models: Record<Model, ModelText & { fields: RateField[]; alone?: Mo
 
 export const included: RateField = { name: "included_units", label: "Included units", description: "Units that are not charged" };
 
+/** Reports whether a model has tiers. */
 export const isTiered = (model: Model) => model === "graduated" || model === "volume";
 
+/** Returns the fields of a model. */
 const rateFieldsOf = (model: Model) => [included, ...models[model].fields];
 
 const counts: readonly string[] = ["per_units", "package_size"] satisfies CountName[];
@@ -90,6 +92,7 @@ export const mostTiers = 100;
 
 export const newTier: TypedTier = { up_to: "", unit_price: "", flat_fee: "" };
 
+/** Returns a value as the text of its field. */
 export const text = (value: string | number | undefined) => (value === undefined ? "" : String(value));
 
 /** Returns the typed fields of a rate, to edit its successor. Without a rate, only the model is set. */

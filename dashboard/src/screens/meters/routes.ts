@@ -1,12 +1,12 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 // The slug of a meter begins with a letter or a digit, so a path below /meters/- is never the path of a meter.
 
 const meters = createRoute({
   getParentRoute: () => frame,
   path: "/meters",
-  validateSearch: asks("archived", "page"),
+  validateSearch: readSearch("archived", "page"),
   component: lazyRouteComponent(() => import("./Meters"), "Meters"),
 });
 
@@ -45,7 +45,7 @@ const details = createRoute({
 const uncounted = createRoute({
   getParentRoute: () => meter,
   path: "/uncounted-events",
-  validateSearch: asks("rule", "page"),
+  validateSearch: readSearch("rule", "page"),
   component: lazyRouteComponent(() => import("./UncountedEvents"), "UncountedEvents"),
 });
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Terms } from "../../api/prices";
 import { boundsOf, inOrder, largestOf, samples } from "./samples";
 
-test("a curve goes from 0 to a little more than the largest quantity", () => {
+test("the samples go from 0 to slightly more than the largest quantity", () => {
   for (const largest of ["0.000000000001", "0.0007", "1", "999", "1250.5", "123456789012"]) {
     const found = samples(largest, []);
     expect(found[0]).toBe("0");
@@ -15,14 +15,14 @@ test("a curve goes from 0 to a little more than the largest quantity", () => {
   }
 });
 
-test("a curve has a quantity at each bound, and one beyond it", () => {
+test("the samples include each bound and the next quantity above it", () => {
   const found = samples("1000", ["0", "123.5", "1000", "5000"]);
   for (const quantity of ["123.5", "123.500000000001", "1000", "1000.000000000001"]) expect(found).toContain(quantity);
   expect(found).not.toContain("5000");
   expect(samples("1000", Array.from({ length: 200 }, (_, index) => String(index + 0.5))).length).toBeLessThanOrEqual(100);
 });
 
-test("bounds count from the included units", () => {
+test("the bounds of tiers start after the included units", () => {
   const tiers = [
     { up_to: "10", unit_price: "2" },
     { up_to: null, unit_price: "1" },

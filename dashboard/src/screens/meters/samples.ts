@@ -56,7 +56,7 @@ export function largestOf(terms: Terms, used: string[]): string {
   return form === undefined ? most : [most, form, sum([most, most, most, most])].toSorted(compare)[1]!;
 }
 
-/** Returns a quantity up to which a chart shows every tier, some packages or the included units, if the price has them. */
+/** Returns a quantity up to which a chart shows the price's tiers, some of its packages, or its included units. */
 function formUpTo({ included_units: included = "0", tiers = [], package_size: size = 0 }: Terms): string | undefined {
   const bound = tiers.at(-2)?.up_to;
   if (bound) return sum([included, bound, bound]);

@@ -7,7 +7,7 @@ const empty = typedOf(undefined, "USD");
 const typed = (part: Partial<TypedTerms>) => ({ ...empty, ...part });
 const price: Schema<"Price"> = { version: 1, base_price: "0", included_units: "0", overage_rate: "0", model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 
-test("only the fields of the model are sent, and no empty ones", () => {
+test("only the fields of the model are sent, and only if they are not empty", () => {
   const all = typed({ base_price: "1", overage_rate: "2", unit_price: "3", per_units: "1000000", package_size: "5", package_price: "6", percent: "7", fixed_fee: "8", maximum_charge: "9", tiers: [{ ...newTier, unit_price: "10" }] });
   const of = (model: Model) => termsOf({ ...all, model });
   const common = { base_price: "1", maximum_charge: "9", currency: "USD" };
@@ -20,7 +20,7 @@ test("only the fields of the model are sent, and no empty ones", () => {
   }
 });
 
-test("the terms of a price are those of the form that it fills", () => {
+test("the form of a price sends the terms of the price unchanged", () => {
   const tiers = [
     { up_to: "1000", unit_price: "0.02", flat_fee: "5" },
     { up_to: null as unknown as string, unit_price: "0.01", flat_fee: "0" },
@@ -39,24 +39,24 @@ test("the terms of a price are those of the form that it fills", () => {
   }
 });
 
-test("a tier is above the one before it", () => {
+test("the bound of a tier must be above the previous bound", () => {
   const tiers = [{ ...newTier, up_to: "1000" }, { ...newTier, up_to: "1000.0" }, newTier];
   expect([0, 1, 2].map((index) => wrongTier(tiers, index, "up_to"))).toEqual([undefined, "Must be more than 1000", undefined]);
   expect(wrongTier([{ ...newTier, up_to: "0" }, newTier], 0, "up_to")).toBe("Must be more than 0");
   expect(wrongTier([{ ...newTier, unit_price: "1,5" }], 0, "unit_price")).toContain("Must be a number");
 });
 
-test("a maximum is above 0 and not below the minimum", () => {
+test("a maximum charge must be above 0 and at least the minimum charge", () => {
   const maximum = (minimum_charge: string, maximum_charge: string) => wrongInPeriod(typed({ minimum_charge, maximum_charge }), "maximum_charge");
   expect([maximum("", "0"), maximum("10", "9.99"), maximum("10", "10"), maximum("", "")]).toEqual(["Must be more than 0", "Must be at least the minimum charge", undefined, undefined]);
 });
 
-test("units of a package are a whole number above 0", () => {
+test("a package size must be a whole number above 0", () => {
   expect(["0", "1.5", "-1"].map((package_size) => wrongInRate(typed({ package_size }), "package_size"))).not.toContain(undefined);
   expect(wrongInRate(typed({ package_size: "1000000000000" }), "package_size")).toBeUndefined();
 });
 
-test("terms are calculated once no field is missing", () => {
+test("terms are complete when no required field is empty", () => {
   const complete: Record<Model, Partial<TypedTerms>> = {
     overage: { base_price: "5" },
     per_unit: { unit_price: "1" },

@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { attention, retryFailed, type AttentionItem } from "../../api/attention";
-import { inWords, told } from "../../api/words";
+import { errorText, inWords } from "../../api/words";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
@@ -46,6 +46,7 @@ export function Attention() {
   );
 }
 
+/** Shows the items with the same cause, under one heading. */
 function Cause({ of }: { of: Group }) {
   const { kind, cause, count, items } = of;
   const { title } = kinds[kind];
@@ -73,6 +74,7 @@ function Cause({ of }: { of: Group }) {
   );
 }
 
+/** Shows an item, with a link to the screen where it can be resolved. */
 function Row({ item }: { item: AttentionItem }) {
   const { title, means, link } = kinds[item.kind];
   const customer = item.customer && (item.customer.name || item.customer.external_id);
@@ -111,7 +113,7 @@ function SyncAll({ cause, count }: { cause: string; count: number }) {
   const act = useAct(() => retryFailed(cause), { changes: [["attention"]] });
   return (
     <span className={styles.again} role="status">
-      {act.error && <span className="small">{told(act.error)} </span>}
+      {act.error && <span className="small">{errorText(act.error)} </span>}
       {act.data && (
         <span className="muted small">
           {act.data.customers} requested{act.data.remaining_customers > 0 && `, ${act.data.remaining_customers} left`}{" "}

@@ -28,7 +28,7 @@ export function DailyUsage() {
   const { data: known } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
   const meters = data?.meters.filter((one) => !one.backfilling) ?? [];
   const chosen = meters.find((one) => one.meter_slug === meter) ?? meters[0];
-  const points = useMemo(() => chosen && compared(chosen, data!.period.start, tenant.timezone), [chosen, data, tenant.timezone]);
+  const points = useMemo(() => chosen && comparedUsage(chosen, data!.period.start, tenant.timezone), [chosen, data, tenant.timezone]);
   if (error) return <Failed what="The usage" error={error} retry={() => void refetch()} />;
   if (data && !chosen) return null;
   const dimensions = dimensionsOf(known?.find(({ slug }) => slug === chosen?.meter_slug)?.group_by ?? []);
@@ -59,7 +59,7 @@ export function DailyUsage() {
 }
 
 /** Returns the usage of the last days, and of as many days before them for comparison. */
-export function compared(meter: Schema<"MeterDaily">, start: string, timezone: string): Points {
+export function comparedUsage(meter: Schema<"MeterDaily">, start: string, timezone: string): Points {
   const usage = new Map(meter.days.map((one) => [day(one.start, timezone), one.usage]));
   const first = day(start, timezone);
   const of = (from: number) => Array.from({ length: days }, (_, index) => nextDay(first, from + index));

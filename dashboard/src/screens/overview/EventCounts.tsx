@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { byDay, eventCounts, eventsOf, isUncounted, share, type Outcome } from "../../api/eventCounts";
+import { byDay, eventCounts, eventsOf, isUncounted, percentOf, type Outcome } from "../../api/eventCounts";
 import { useSession } from "../../api/session";
 import { Trend } from "../../charts/Trend";
 import { Failed } from "../../states/Failed";
@@ -43,7 +43,7 @@ export function EventCounts() {
                 <td className={cell.number} data-title={`${days} days`}>
                   <Quantity value={String(eventsOf(data, outcome))} />
                 </td>
-                <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{share(eventsOf(data, outcome), data.accepted + data.rejected)}</span>}</td>
+                <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{percentOf(eventsOf(data, outcome), data.accepted + data.rejected)}</span>}</td>
                 <td className={cell.extra}>
                   <Trend
                     label={`${name}, day by day`}

@@ -59,6 +59,7 @@ const columns = [
   { title: "Not billed", number: true },
 ];
 
+/** Shows the revenue of the last three months. */
 function Revenue() {
   const { data, error, refetch } = useQuery({
     queryKey: ["revenue"],
@@ -87,6 +88,7 @@ function Revenue() {
 
 const monthForm = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
 
+/** Shows the revenue of a month in one currency. */
 function Month({ of }: { of: Schema<"MonthlyRevenue"> }) {
   return (
     <tr>

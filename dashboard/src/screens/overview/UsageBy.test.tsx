@@ -18,7 +18,7 @@ function overview(address: string, breakdown: (query: URLSearchParams) => object
 
 const cells = () => within(screen.getByRole("table", { name: "Usage of tokens in the last 30 days" })).getAllByRole("row").slice(1).map((row) => within(row).getAllByRole("cell").map(({ textContent }) => textContent));
 
-test("the largest customers are lines, and all others are one", async () => {
+test("each of the largest customers is a line, and all others share one line", async () => {
   overview("/overview?by=customer", (query) => (query.has("by") ? [{ customer: "a&b", value: 4 }, { value: 3.5, other: true }] : [{ window_start: today, value: 8 }]));
   answers["GET /v1/usage"] = () => [200, { ...list(), groups: [{ group_key: {}, subtotal: 4.5, filter: "", windows: windows(4) }], period, total: 4.5 }];
   await screen.findByText("chart of a&b, all others in tokens");
@@ -28,7 +28,7 @@ test("the largest customers are lines, and all others are one", async () => {
   expect((await screen.findByRole("link", { name: "Usage of each day" })).getAttribute("href")).toBe("/usage?meter=tokens&range=30&by=customer&granularity=day");
 });
 
-test("the largest values of a property are lines, and unknown ones are among the others", async () => {
+test("each of the largest values of a property is a line, and unknown values are part of the others", async () => {
   const largest = [{ group_key: { model: null }, value: 5 }, { group_key: { $other: true }, value: 2 }, { group_key: { model: "7" }, value: 1 }];
   overview("/overview?by=model", (query) => {
     if (query.has("limit")) return largest;
@@ -40,14 +40,14 @@ test("the largest values of a property are lines, and unknown ones are among the
   expect(cells()).toEqual([["none", "5 tokens"], ['"7"', "1 tokens"], ["all others", "2.5 tokens"]]);
 });
 
-test("too many values have no chart, and a link to their rows", async () => {
+test("too many values have a link to their rows in place of a chart", async () => {
   overview("/overview?by=plan", () => []);
   answers["GET /v1/usage/breakdown"] = () => [200, { data: [{ plan: "pro", window_start: today, value: 1 }], has_more: true, next_page_token: "more", period, total: 1 }];
   await screen.findByText("There are too many values for a chart by day.");
   await screen.findByRole("link", { name: "Usage of each day" });
 });
 
-test("without a dimension, all customers are one line beside the days before, with the unit", async () => {
+test("without a dimension, the chart has one line of all customers, with the unit", async () => {
   overview("/overview", () => []);
   await screen.findByText("chart of last 30 days in tokens");
   await screen.findByText("7", { exact: true });

@@ -32,7 +32,7 @@ beforeEach(() => {
   answers["GET /v1/billing/revenue"] = () => [200, { data: [], caveat: "" }];
 });
 
-test("all that needs attention is counted, grouped by cause and shown page after page", async () => {
+test("the items that need attention are counted, grouped by cause and shown in pages", async () => {
   answers["GET /v1/billing/attention"] = () => {
     const second = asked.at(-1)?.url.includes("page_token=next");
     return [200, second ? page([item(2, { syncing: true }), item(3, { kind: "webhook_failing", id: "whk_1", customer: undefined, reference: "https://example.com", cause: "deliveries fail", amounts: [] })]) : page([item(1)], { has_more: true, next_page_token: "next" })];
@@ -48,7 +48,7 @@ test("all that needs attention is counted, grouped by cause and shown page after
   expect(table.getAllByText(`Sync failed: ${cause}`)).toHaveLength(1);
 });
 
-test("a cause is retried for all its customers, those that are not shown too", async () => {
+test("syncing all customers of a cause again includes customers that are not shown", async () => {
   answers["GET /v1/billing/attention"] = () => [200, page([item(1)])];
   answers["POST /v1/billing/attention/retry"] = () => [202, { customers: 26, joined: 0, remaining_customers: 0 }];
   open("/overview");
@@ -58,7 +58,7 @@ test("a cause is retried for all its customers, those that are not shown too", a
   expect(sent("POST /v1/billing/attention/retry")).toEqual([{ cause }]);
 });
 
-test("where nothing needs attention, that is all that is said", async () => {
+test("without items that need attention, no count is shown", async () => {
   answers["GET /v1/billing/attention"] = () => [200, page([], { total_items: 0, causes: [] })];
   open("/overview");
   await screen.findByText("Nothing needs attention.");

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { breakdownRows, type BreakdownQuery, type BreakdownRow } from "../../api/breakdown";
 import { answer, api } from "../../api/client";
 import type { Range } from "../../api/usage";
-import { drawn, type Line, type Points } from "../../charts/points";
+import { pointsOfLines, type Line, type Points } from "../../charts/points";
 import { difference, sum } from "../../values/decimal";
 import { filterText, groupText, isOther } from "../../values/groups";
 import type { Dimension } from "../usage/dimensions";
@@ -27,22 +27,24 @@ export const usageBy = (meter: string, { sent, property }: Dimension, range: Req
   queryOptions({
     queryKey: ["breakdown", "daily", meter, sent, range],
     queryFn: ({ signal }) => {
-      if (property !== undefined) return ofProperty({ meter, ...range }, sent, property, signal);
-      return sent === "customer" ? ofCustomers({ meter, ...range }, signal) : ofPlans({ meter, ...range }, signal);
+      if (property !== undefined) return dailyOfProperty({ meter, ...range }, sent, property, signal);
+      return sent === "customer" ? dailyOfCustomers({ meter, ...range }, signal) : dailyOfPlans({ meter, ...range }, signal);
     },
     staleTime: 60_000,
   });
 
 type InRange = Required<Pick<BreakdownQuery, "meter" | "start" | "end">>;
 
-async function ofCustomers(query: InRange, signal: AbortSignal): Promise<Daily | null> {
+/** Reads the daily usage of the five largest customers. */
+async function dailyOfCustomers(query: InRange, signal: AbortSignal): Promise<Daily | null> {
   const rows = await breakdownRows({ ...query, by: ["customer"], limit: most }, signal);
   const largest = rows?.filter(({ other }) => !other) ?? [];
-  const lines = await Promise.all(largest.map(({ customer = "", value }) => ofCustomer(query, customer, value, signal)));
+  const lines = await Promise.all(largest.map(({ customer = "", value }) => lineOfCustomer(query, customer, value, signal)));
   return largest.length === rows?.length ? { lines } : withOthers(query, lines, signal);
 }
 
-async function ofProperty(query: InRange, sent: string, property: string, signal: AbortSignal): Promise<Daily | null> {
+/** Reads the daily usage of the five largest values of a property. */
+async function dailyOfProperty(query: InRange, sent: string, property: string, signal: AbortSignal): Promise<Daily | null> {
   const rows = await breakdownRows({ ...query, by: [sent], limit: most }, signal);
   const values = rows?.flatMap(({ other, group_key }) => (other || !group_key || isOther(group_key) ? [] : [filterText(group_key[property])])) ?? [];
   const largest = values.length > 0 ? await breakdownRows({ ...query, by: [sent], granularity: "day", filters: { [property]: values } }, signal) : [];
@@ -50,7 +52,8 @@ async function ofProperty(query: InRange, sent: string, property: string, signal
   return values.length === rows?.length ? { lines } : withOthers(query, lines, signal);
 }
 
-async function ofPlans(query: InRange, signal: AbortSignal): Promise<Daily | null> {
+/** Reads the daily usage of each plan. */
+async function dailyOfPlans(query: InRange, signal: AbortSignal): Promise<Daily | null> {
   const rows = await breakdownRows({ ...query, by: ["plan"], granularity: "day" }, signal);
   return rows && { lines: linesOf(rows) };
 }
@@ -61,7 +64,8 @@ async function withOthers(query: InRange, lines: Line[], signal: AbortSignal): P
   return days && { lines, all: lineOf("all others", days) };
 }
 
-async function ofCustomer(query: InRange, customer: string, total: string, signal: AbortSignal): Promise<Line> {
+/** Reads the daily usage of a customer, including late usage. */
+async function lineOfCustomer(query: InRange, customer: string, total: string, signal: AbortSignal): Promise<Line> {
   const daily = { ...query, customer, granularity: "day" as const, group_by: [""], page_size: 100 };
   const { groups } = await answer(api.GET("/v1/usage", { params: { query: daily }, signal }));
   const windows = groups.flatMap((group) => group.windows.map(({ window_start, value, late_value }) => ({ start: window_start, value: sum([value, late_value]) })));
@@ -78,6 +82,7 @@ function linesOf(rows: BreakdownRow[]): Line[] {
   return [...byName].map(([name, rows]) => lineOf(name, rows));
 }
 
+/** Returns a line from rows: their windows, and their sum as the total. */
 const lineOf = (name: string, rows: BreakdownRow[]): Line => ({
   name,
   total: sum(rows.map(({ value }) => value)),
@@ -86,9 +91,9 @@ const lineOf = (name: string, rows: BreakdownRow[]): Line => ({
 
 /** Returns the lines, with the usage that they do not contain as the last line. */
 export function daily({ lines, all }: Daily, starts: string[]): Points {
-  if (!all) return drawn(lines, starts);
-  const whole = drawn([all], starts);
-  const points = drawn(lines, whole.starts);
+  if (!all) return pointsOfLines(lines, starts);
+  const whole = pointsOfLines([all], starts);
+  const points = pointsOfLines(lines, whole.starts);
   const lacked = whole.series[0]!.values.map((value, index) => difference(value, sum(points.series.map(({ values }) => values[index]!))));
   return { ...points, series: [...points.series, { name: all.name, values: lacked }] };
 }

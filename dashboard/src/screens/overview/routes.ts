@@ -1,9 +1,9 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 export const overview = createRoute({
   getParentRoute: () => frame,
   path: "/overview",
-  validateSearch: asks("meter", "by"),
+  validateSearch: readSearch("meter", "by"),
   component: lazyRouteComponent(() => import("./Overview"), "Overview"),
 });

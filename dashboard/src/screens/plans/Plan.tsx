@@ -23,12 +23,13 @@ const tabs = [
 export function Plan() {
   return (
     <Allowed to="pricing:read">
-      <One />
+      <PlanFrame />
     </Allowed>
   );
 }
 
-function One() {
+/** Shows the head and the tabs of the plan, or that the plan does not exist. */
+function PlanFrame() {
   const params = useParams({ from: "/frame/meters/-/plans/$plan" });
   const { data, error, refetch } = useQuery(read(params.plan));
   if (error instanceof Failure && error.status === 404) {
@@ -56,6 +57,7 @@ function One() {
   );
 }
 
+/** Shows the button that archives the plan or, if the plan is archived, unarchives it. */
 function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Plan"> }) {
   const path = { params: { path: { slug } } };
   const archive = useAct<string>(() => answer(api.POST("/v1/plans/{slug}/archive", path)), { changes: [["plans"]] });

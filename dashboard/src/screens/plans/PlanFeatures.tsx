@@ -4,7 +4,7 @@ import { useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { plan as read } from "../../api/plans";
 import { Head } from "../../frame/Head";
 import { LoadingText } from "../../states/Loading";
@@ -25,6 +25,7 @@ export function PlanFeatures() {
   );
 }
 
+/** Edits the features as JSON. */
 function Edit({ plan: { slug, features } }: { plan: Schema<"Plan"> }) {
   const saved = objectText(features);
   const [text, setText] = useState(saved);
@@ -45,7 +46,7 @@ function Edit({ plan: { slug, features } }: { plan: Schema<"Plan"> }) {
           maxRows={16}
           classNames={{ input: "mono" }}
           value={text}
-          error={wrong ?? broken(save.error, "features")}
+          error={wrong ?? brokenRule(save.error, "features")}
           onChange={(event) => setText(event.currentTarget.value)}
         />
       </Form>

@@ -6,7 +6,7 @@ import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, broken } from "../../api/client";
+import { answer, api, brokenRule } from "../../api/client";
 import { plans } from "../../api/plans";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
@@ -21,11 +21,11 @@ import { PlanState } from "./PlanState";
 export function Plans() {
   return (
     <>
-      <Head where={[<Link to="/meters">Meters</Link>]} title="Plans" action={<Make />}>
+      <Head where={[<Link to="/meters">Meters</Link>]} title="Plans" action={<Create />}>
         A plan's prices replace the meters' own prices for the customers who have the plan.
       </Head>
       <Allowed to="pricing:read">
-        <All />
+        <PlanTable />
       </Allowed>
     </>
   );
@@ -33,7 +33,8 @@ export function Plans() {
 
 const columns = [{ title: "Plan" }, { title: "Slug" }, { title: "Created", number: true }, { title: "State" }];
 
-function All() {
+/** Lists the plans. */
+function PlanTable() {
   const { archived, page } = useSearch({ from: "/frame/meters/-/plans" });
   const query = useQuery({ ...plans(page, archived !== undefined), placeholderData: keepPreviousData });
   return (
@@ -75,7 +76,8 @@ function None() {
   );
 }
 
-function Make() {
+/** Shows the button and the dialog that create a plan. */
+function Create() {
   const [opened, setOpened] = useState(false);
   const [name, setName] = useState("");
   const [slug, setSlug] = useState("");
@@ -96,7 +98,7 @@ function Make() {
       </Verb>
       <Dialog title="Create a plan" opened={opened} leave={leave}>
         <Form act={make} needs="pricing:write" submit="Create the plan" leave={leave} onSubmit={() => make.mutate()}>
-          <TextInput label="Name" autoComplete="off" maxLength={255} value={name} error={broken(make.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          <TextInput label="Name" autoComplete="off" maxLength={255} value={name} error={brokenRule(make.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           <TextInput
             label="Slug"
             description="Its name in the API. It cannot be changed later"
@@ -104,7 +106,7 @@ function Make() {
             withAsterisk={false}
             autoComplete="off"
             value={slug}
-            error={broken(make.error, "slug")}
+            error={brokenRule(make.error, "slug")}
             onChange={(event) => setSlug(event.currentTarget.value)}
           />
         </Form>

@@ -1,12 +1,12 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 // The "-" in these paths cannot be a meter's slug, because slugs begin with a letter or a digit.
 
 const plans = createRoute({
   getParentRoute: () => frame,
   path: "/meters/-/plans",
-  validateSearch: asks("archived", "page"),
+  validateSearch: readSearch("archived", "page"),
   component: lazyRouteComponent(() => import("./Plans"), "Plans"),
 });
 
@@ -27,7 +27,7 @@ const home = createRoute({
 const prices = createRoute({
   getParentRoute: () => plan,
   path: "/prices",
-  validateSearch: asks("page"),
+  validateSearch: readSearch("page"),
   component: lazyRouteComponent(() => import("./PlanPrices"), "PlanPrices"),
 });
 

@@ -28,6 +28,7 @@ export function CustomerQuotas() {
 
 const columns = [{ title: "Meter" }, { title: "Usage" }, { title: "Remaining", number: true }, { title: "Limit" }, { title: "Resets" }, { title: "Set for" }, { title: "Actions", unseen: true }];
 
+/** Lists the quotas that apply to the customer, and the features of its plan. */
 function Entitlements({ customer }: { customer: string }) {
   const query = useQuery(entitlements(customer));
   const { data } = query;
@@ -56,6 +57,7 @@ function Entitlements({ customer }: { customer: string }) {
   );
 }
 
+/** Shows a quota, its use and its buttons. */
 function Row({ quota, customer, plan }: { quota: EntitledQuota; customer: string; plan: string }) {
   const { meter, used, reserved, limit, remaining, resets_at, own } = quota;
   return (

@@ -28,6 +28,7 @@ export function PlanQuotas() {
 
 const columns = [{ title: "Meter" }, { title: "Limit" }, { title: "Created", number: true }, { title: "Actions", unseen: true }];
 
+/** Lists the quotas of the plan. */
 function Quotas({ plan }: { plan: string }) {
   const query = useQuery(quotas({ plan }));
   return (

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { NumberField } from "../../acts/NumberField";
 import { useAct } from "../../acts/useAct";
-import { broken } from "../../api/client";
+import { brokenRule } from "../../api/client";
 import { allMeters } from "../../api/meters";
 import { setQuota, type Quota, type QuotaSubject } from "../../api/quotas";
 import { Failed } from "../../states/Failed";
@@ -47,26 +47,26 @@ export function QuotaForm({ subject, quota, submit, leave }: Props) {
             withAsterisk={false}
             value={meter}
             data={[{ value: "", label: "Choose a meter" }, ...offered.map(({ slug }) => slug)]}
-            error={broken(set.error, "meter")}
+            error={brokenRule(set.error, "meter")}
             onChange={(event) => {
               setMeter(event.currentTarget.value);
               setGroup(undefined);
             }}
             data-autofocus
           />
-          <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={broken(set.error, "group")} change={setGroup} />
+          <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={brokenRule(set.error, "group")} change={setGroup} />
           <NativeSelect
             label="Period"
             description="Usage starts again from zero in each period. Months, days and hours are of the meter's time zone"
             value={period}
             data={optionsOf(periods)}
-            error={broken(set.error, "period")}
+            error={brokenRule(set.error, "period")}
             onChange={(event) => setPeriod(event.currentTarget.value as Quota["period"])}
           />
         </>
       )}
-      <NumberField label="Limit" description="In the meter's unit. Empty: unlimited" value={limit} wrong={wrongAmount} error={broken(set.error, "limit")} change={setLimit} />
-      <NativeSelect label="Mode" value={mode} data={optionsOf(modes)} error={broken(set.error, "mode")} onChange={(event) => setMode(event.currentTarget.value as Quota["mode"])} />
+      <NumberField label="Limit" description="In the meter's unit. Empty: unlimited" value={limit} wrong={wrongAmount} error={brokenRule(set.error, "limit")} change={setLimit} />
+      <NativeSelect label="Mode" value={mode} data={optionsOf(modes)} error={brokenRule(set.error, "mode")} onChange={(event) => setMode(event.currentTarget.value as Quota["mode"])} />
     </Form>
   );
 }

@@ -50,7 +50,7 @@ test("a quota of a group is set for a customer", async () => {
   expect(asked.find(({ name }) => name === "PUT /v1/quotas")!.body).toBe('{"customer":"contoso","meter":"tokens","group":{"model":7.10},"limit":0.1234567890123456789,"mode":"hard","period":"billing"}');
 });
 
-test("a customer's own quota replaces the plan's with the same meter, group and period", async () => {
+test("the button Replace sets a customer's own quota in place of the plan's quota", async () => {
   answers["PUT /v1/quotas"] = () => [200, stored];
   open("/customers/cus_1/quotas");
   await rows();
@@ -61,7 +61,7 @@ test("a customer's own quota replaces the plan's with the same meter, group and 
   expect(sent("PUT /v1/quotas")[0]).toEqual({ customer: "contoso", meter: "tokens", limit: null, mode: "hard", period: "billing" });
 });
 
-test("an own quota is deleted after a confirmation", async () => {
+test("a customer's own quota is deleted after a confirmation", async () => {
   answers["DELETE /v1/quotas/quo_2"] = () => [200, { id: "quo_2", deleted: true }];
   open("/customers/cus_1/quotas");
   await rows();
@@ -71,14 +71,14 @@ test("an own quota is deleted after a confirmation", async () => {
   await waitFor(() => expect(sent("DELETE /v1/quotas/quo_2")).toHaveLength(1));
 });
 
-test("a role without quotas:write reads the quotas and cannot set one", async () => {
+test("a role without quotas:write sees the quotas and cannot set one", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["customers:read", "meters:read", "quotas:read"] }];
   open("/customers/cus_1/quotas");
   await rows();
   expect((await screen.findByRole("button", { name: "Set a quota" })).title).toContain("quotas:write");
 });
 
-test("the quotas of a plan are listed, and one is changed", async () => {
+test("the quotas of a plan are listed and can be changed", async () => {
   answers["GET /v1/quotas"] = () => [200, list({ ...stored, id: "quo_1" })];
   answers["PUT /v1/quotas"] = () => [200, stored];
   open("/meters/-/plans/pro/quotas");

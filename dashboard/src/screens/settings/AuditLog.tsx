@@ -52,10 +52,11 @@ type Asked = Partial<Record<(typeof fields)[number][0] | (typeof days)[number][0
 /** Shows the fields of the search. Once the user starts the search, the address contains it. */
 function Filters() {
   const { entry: _, page: __, ...asked } = useSearch({ from: here });
-  return <Asking key={JSON.stringify(asked)} asked={asked} />;
+  return <SearchFields key={JSON.stringify(asked)} asked={asked} />;
 }
 
-function Asking({ asked }: { asked: Asked }) {
+/** Shows the fields of the search, and writes them to the address. */
+function SearchFields({ asked }: { asked: Asked }) {
   const navigate = useNavigate();
   const [typed, setTyped] = useState(asked);
   const show = (event: FormEvent) => {
@@ -90,6 +91,7 @@ function Asking({ asked }: { asked: Asked }) {
 
 const columns = [{ title: "When" }, { title: "Action" }, { title: "Resource" }, { title: "Actor" }];
 
+/** Lists the entries that match the search in the address. */
 function Entries() {
   const { tenant } = useSession();
   const { entry: opened, page, ...asked } = useSearch({ from: here });
@@ -127,6 +129,7 @@ function None({ filtered }: { filtered: boolean }) {
   );
 }
 
+/** Shows an entry and, if it is opened, its details. */
 function Row({ entry, opened }: { entry: Schema<"AuditEntry">; opened: boolean }) {
   return (
     <>
@@ -159,6 +162,7 @@ function Row({ entry, opened }: { entry: Schema<"AuditEntry">; opened: boolean }
 
 const changed = [{ title: "Field" }, { title: "Before" }, { title: "After" }];
 
+/** Shows the details of an entry, and the changed fields before and after. */
 function Opened({ entry }: { entry: Schema<"AuditEntry"> }) {
   const found = changes(entry.before, entry.after);
   const facts = [
@@ -197,6 +201,7 @@ function Opened({ entry }: { entry: Schema<"AuditEntry"> }) {
   );
 }
 
+/** Shows a field's value before or after the change. */
 function Side({ of, title }: { of: string | undefined; title: string }) {
   return (
     <td className={styles.side} data-title={title}>

@@ -49,6 +49,7 @@ interface Props {
   invitation: Schema<"Invitation">;
 }
 
+/** Shows the button that replaces the invitation's link. */
 function Renew({ invitation: { id, email }, done }: Props & Inviting) {
   const renew = useAct<string, Schema<"CreatedInvitation">>(() => answer(api.POST("/v1/tenant/invitations/{id}/renew", { params: { path: { id } } })), {
     changes: [["invitations"], ["audit-log"]],
@@ -61,6 +62,7 @@ function Renew({ invitation: { id, email }, done }: Props & Inviting) {
   );
 }
 
+/** Shows the button that revokes the invitation. */
 function Revoke({ invitation: { id, email } }: Props) {
   const revoke = useAct<string>(() => answer(api.DELETE("/v1/tenant/invitations/{id}", { params: { path: { id } } })), { changes: [["invitations"], ["audit-log"]] });
   return (

@@ -6,7 +6,7 @@ import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { credentialsOf } from "../../api/credentials";
 import type { Inviting } from "./Members";
 import { given, roles, type Given } from "./roles";
@@ -35,8 +35,10 @@ export function MemberActs({ member, done }: Props & Inviting) {
   );
 }
 
+/** Returns the member's name, or the address if the name is empty. */
 const nameOf = ({ name, email }: Schema<"Member">) => name || email;
 
+/** Shows the button and the dialog that change the member's name and role. */
 function Edit({ member }: Props) {
   const [opened, setOpened] = useState(false);
   const [name, setName] = useState(member.name);
@@ -59,11 +61,11 @@ function Edit({ member }: Props) {
       </Verb>
       <Dialog title={`Edit ${nameOf(member)}`} opened={opened} leave={leave}>
         <Form act={edit} needs={needs} not={not} submit="Save the member" leave={leave} onSubmit={() => edit.mutate(undefined, { onSuccess: () => setOpened(false) })}>
-          <TextInput label="Name" maxLength={255} value={name} error={broken(edit.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          <TextInput label="Name" maxLength={255} value={name} error={brokenRule(edit.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           {member.role === "owner" ? (
             <p className="muted">The owner keeps this role until another member becomes the owner.</p>
           ) : (
-            <NativeSelect label="Role" value={role} error={broken(edit.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
+            <NativeSelect label="Role" value={role} error={brokenRule(edit.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
           )}
         </Form>
       </Dialog>
@@ -71,6 +73,7 @@ function Edit({ member }: Props) {
   );
 }
 
+/** Shows the button that creates a link for a new password. */
 function Reset({ member, done }: Props & Inviting) {
   const reset = useAct<string, Schema<"CreatedInvitation">>(() => answer(api.POST("/v1/tenant/members/{id}/reset", { params: { path: { id: member.id } } })), {
     changes: [["invitations"], ["audit-log"]],
@@ -83,6 +86,7 @@ function Reset({ member, done }: Props & Inviting) {
   );
 }
 
+/** Shows the button that makes the member the owner, and the user an admin. */
 function MakeOwner({ member }: Props) {
   const makeOwner = useAct<string>(() => answer(api.POST("/v1/tenant/members/{id}/make-owner", { params: { path: { id: member.id } } })), {
     changes: [["audit-log"], ["session"]], // not the members: without the role owner, the user cannot read them
@@ -97,6 +101,7 @@ function MakeOwner({ member }: Props) {
 
 type Choice = "hand_over" | "revoke";
 
+/** Shows the button that removes the member. The user chooses the fate of the member's credentials. */
 function Remove({ member }: Props) {
   const [keys, setKeys] = useState<Choice>("hand_over");
   const path = { id: member.id };
@@ -112,7 +117,7 @@ function Remove({ member }: Props) {
         <NativeSelect
           label="API keys and HMAC secrets that the member, or these credentials, created"
           value={keys}
-          error={broken(remove.error, "keys")}
+          error={brokenRule(remove.error, "keys")}
           onChange={(event) => setKeys(event.currentTarget.value as Choice)}
           data={[
             { value: "hand_over", label: "Keep them valid, under my responsibility" },

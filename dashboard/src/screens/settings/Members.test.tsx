@@ -18,7 +18,7 @@ beforeEach(() => {
   answers["GET /v1/hmac-secrets"] = () => [200, list()];
 });
 
-test("somebody is invited, and the link is shown once", async () => {
+test("inviting a member shows the invitation link once", async () => {
   answers["POST /v1/tenant/members"] = () => [201, invited];
   open("/settings/members");
   await screen.findByText("No invitation is pending.");
@@ -48,7 +48,7 @@ test("the list shows the new name of an edited member", async () => {
   expect(sent("PATCH /v1/tenant/members/member_2")).toEqual([{ name: "Beatrice" }]);
 });
 
-test("who is removed leaves keys, which are named, and somebody says what becomes of them", async () => {
+test("removing a member lists the member's credentials, and the owner can revoke them", async () => {
   answers["DELETE /v1/tenant/members/member_2"] = () => [200, { id: "member_2", removed: true }];
   open("/settings/members?member=member_2");
   fireEvent.click(await screen.findByRole("button", { name: "Remove Bea" }));
@@ -58,7 +58,7 @@ test("who is removed leaves keys, which are named, and somebody says what become
   await waitFor(() => expect(asked.find(({ name }) => name === "DELETE /v1/tenant/members/member_2")?.url).toContain("?keys=revoke"));
 });
 
-test("the credentials of a removed member include those that its credentials created", async () => {
+test("the listed credentials of a member include credentials that the member's credentials created", async () => {
   const key = { name: "", last_four: "jK2L", handed_to: null, revoked_at: null, expires_at: null };
   answers["GET /v1/hmac-secrets"] = () => [200, list({ ...key, id: "sec_1", name: "signing", created_by: "key_2" }, { ...key, id: "sec_2", name: "handed over", created_by: "key_2", handed_to: "member_1" })];
   answers["GET /v1/api-keys"] = () =>
@@ -70,7 +70,7 @@ test("the credentials of a removed member include those that its credentials cre
   await screen.findByText("The member's credentials: provisioning …jK2L, signing …jK2L.");
 });
 
-test("an invitation is accepted, with the token of the link in bodies alone", async () => {
+test("accepting an invitation sends the token of the link only in request bodies", async () => {
   answers["GET /v1/auth/session"] = () => [401, { title: "Problem", detail: "missing", status: 401, code: "x", request_id: "R", errors: [] }];
   answers["POST /v1/invitations/find"] = () => [200, { tenant_name: "Acme", email: "carl@example.com", name: "", role: "viewer", reset: false, issuer: null, expires_at: invited.expires_at }];
   answers["POST /v1/invitations/accept"] = () => {
@@ -89,7 +89,7 @@ test("an invitation is accepted, with the token of the link in bodies alone", as
   expect(router.state.location.hash).toBe("");
 });
 
-test("a link that is over says so", async () => {
+test("an invitation link that is no longer valid shows so", async () => {
   answers["POST /v1/invitations/find"] = () => [404, { title: "Problem", detail: "there is no such invitation", status: 404, code: "not_found", request_id: "R", errors: [] }];
   open("/invitation#OLD");
   await screen.findByRole("heading", { name: "This link is no longer valid" });

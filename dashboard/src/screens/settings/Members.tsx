@@ -7,7 +7,7 @@ import { Form } from "../../acts/Form";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { members } from "../../api/members";
 import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
@@ -33,7 +33,7 @@ export function Members() {
         The people who can sign in to this tenant. A member's role sets the member's permissions.
       </Head>
       <Allowed to="tenant:manage">
-        <Present done={setInvited} />
+        <MemberTable done={setInvited} />
         <h2 className={styles.section}>Invitations</h2>
         <Invitations done={setInvited} />
       </Allowed>
@@ -54,7 +54,8 @@ export interface Inviting {
 
 const columns = [{ title: "Name" }, { title: "Role" }, { title: "Signs in" }, { title: "Since", number: true }];
 
-function Present({ done }: Inviting) {
+/** Lists the members. */
+function MemberTable({ done }: Inviting) {
   const { member: opened, page } = useSearch({ from: "/frame/settings/members" });
   const query = useQuery({ ...members(page), placeholderData: keepPreviousData });
   return (
@@ -64,6 +65,7 @@ function Present({ done }: Inviting) {
   );
 }
 
+/** Shows a member and, if the row is opened, the actions on the member. */
 function Row({ member, opened, done }: Inviting & { member: Schema<"Member">; opened: boolean }) {
   const { member: you } = useSession();
   return (
@@ -95,6 +97,7 @@ function Row({ member, opened, done }: Inviting & { member: Schema<"Member">; op
   );
 }
 
+/** Shows the button and the dialog that invite a member. */
 function Invite({ done }: Inviting) {
   const [opened, setOpened] = useState(false);
   const [email, setEmail] = useState("");
@@ -128,12 +131,12 @@ function Invite({ done }: Inviting) {
             withAsterisk={false}
             maxLength={254}
             value={email}
-            error={broken(invite.error, "email")}
+            error={brokenRule(invite.error, "email")}
             onChange={(event) => setEmail(event.currentTarget.value)}
             data-autofocus
           />
-          <TextInput label="Name" maxLength={255} value={name} error={broken(invite.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
-          <NativeSelect label="Role" value={role} error={broken(invite.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
+          <TextInput label="Name" maxLength={255} value={name} error={brokenRule(invite.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
+          <NativeSelect label="Role" value={role} error={brokenRule(invite.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
         </Form>
       </Dialog>
     </>

@@ -4,7 +4,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { useEdits } from "../../acts/useEdits";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
@@ -27,13 +27,14 @@ export function SingleSignOn() {
         Members sign in through your OpenID Connect issuer, in addition to a password or instead of it.
       </Head>
       <Allowed to={needs}>
-        <Read />
+        <SavedSettings />
       </Allowed>
     </>
   );
 }
 
-function Read() {
+/** Shows the saved settings, and the forms that change them. */
+function SavedSettings() {
   const { data, error, refetch } = useQuery({ queryKey: ["oidc"], queryFn: ({ signal }) => answer(api.GET("/v1/tenant/oidc", { signal })) });
   if (error && !data) return <Failed what="Single sign-on" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
@@ -73,6 +74,7 @@ function Read() {
   );
 }
 
+/** Edits the issuer and its client. */
 function Save({ saved }: { saved: Settings }) {
   const { typed, change, save } = useEdits(
     { issuer: saved.issuer, client_id: saved.client_id, client_secret: "" },
@@ -89,7 +91,7 @@ function Save({ saved }: { saved: Settings }) {
         withAsterisk={false}
         maxLength={2048}
         value={typed.issuer}
-        error={broken(save.error, "issuer")}
+        error={brokenRule(save.error, "issuer")}
         onChange={(event) => change({ issuer: event.currentTarget.value })}
       />
       <TextInput
@@ -98,7 +100,7 @@ function Save({ saved }: { saved: Settings }) {
         withAsterisk={false}
         maxLength={255}
         value={typed.client_id}
-        error={broken(save.error, "client_id")}
+        error={brokenRule(save.error, "client_id")}
         onChange={(event) => change({ client_id: event.currentTarget.value })}
       />
       <PasswordInput
@@ -108,13 +110,14 @@ function Save({ saved }: { saved: Settings }) {
         maxLength={1024}
         visibilityToggleButtonProps={{ "aria-label": "Show the client secret", tabIndex: 0 }}
         value={typed.client_secret}
-        error={broken(save.error, "client_secret")}
+        error={brokenRule(save.error, "client_secret")}
         onChange={(event) => change({ client_secret: event.currentTarget.value })}
       />
     </Form>
   );
 }
 
+/** Shows the button that deletes the issuer. */
 function Delete({ saved }: { saved: Settings }) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/oidc")), { changes });
   return (

@@ -15,7 +15,7 @@ beforeEach(() => {
 
 const isStrict = () => screen.getByLabelText<HTMLInputElement>("Strict").checked;
 
-test("a switch that is pressed during a save stays pressed", async () => {
+test("a switch pressed during a save keeps its new state", async () => {
   answers["PATCH /v1/tenant"] = (body) => {
     const changed = { ...saved, ...JSON.parse(body) };
     answers["GET /v1/tenant"] = () => [200, changed];
@@ -34,7 +34,7 @@ test("a switch that is pressed during a save stays pressed", async () => {
   await waitFor(() => expect(sent("PATCH /v1/tenant")).toEqual([{ grace_hours: 96, strict: true }, { strict: false }]));
 });
 
-test("another user's change is shown, and not undone by a save of another setting", async () => {
+test("another user's change is shown, and saving another setting does not undo it", async () => {
   open("/settings/tenant");
   await screen.findByLabelText("Name");
   type("Name", "Acme Inc.");

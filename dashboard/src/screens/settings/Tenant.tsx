@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Form } from "../../acts/Form";
 import { NumberField } from "../../acts/NumberField";
 import { useEdits } from "../../acts/useEdits";
-import { answer, api, broken, type Schema } from "../../api/client";
+import { answer, api, brokenRule, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
@@ -22,7 +22,7 @@ export function Tenant() {
         Settings for counting, billing and accepting events.
       </Head>
       <Allowed to="tenant:manage">
-        <Read />
+        <SavedSettings />
       </Allowed>
     </>
   );
@@ -30,7 +30,8 @@ export function Tenant() {
 
 const query = { queryKey: ["tenant"], queryFn: ({ signal }: { signal: AbortSignal }) => answer(api.GET("/v1/tenant", { signal })) };
 
-function Read() {
+/** Shows the tenant, and the form that edits its settings. */
+function SavedSettings() {
   const { data, error, refetch } = useQuery(query);
   if (error && !data) return <Failed what="The settings" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
@@ -53,6 +54,7 @@ function Read() {
 
 const zones = Intl.supportedValuesOf("timeZone");
 
+/** Edits the settings of the tenant. */
 function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
   const { typed, change, save } = useEdits(
     typedOf(tenant),
@@ -68,7 +70,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
     value: typed[name],
     wrong: wrongWhole,
     inputMode: "numeric" as const,
-    error: broken(save.error, field),
+    error: brokenRule(save.error, field),
     change: (value: string) => change({ [name]: value }),
   });
   const choice = (name: "strict" | "v1BodylessWrites" | "hold") => ({
@@ -79,19 +81,19 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
   const not = Object.keys(changed).length === 0 ? "Nothing was changed" : undefined;
   return (
     <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={save.mutate}>
-      <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
-      <TextInput label="Timezone" description="Days, months and billing periods begin at midnight in this time zone" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
+      <TextInput label="Name" maxLength={255} {...text("name")} error={brokenRule(save.error, "name")} />
+      <TextInput label="Timezone" description="Days, months and billing periods begin at midnight in this time zone" list="zones" {...text("timezone")} error={brokenRule(save.error, "timezone")} />
       <datalist id="zones">
         {zones.map((zone) => (
           <option key={zone} value={zone} />
         ))}
       </datalist>
-      <TextInput label="Currency" description="For prices that do not name a currency" maxLength={3} {...text("currency")} error={broken(save.error, "currency")} />
+      <TextInput label="Currency" description="For prices that do not name a currency" maxLength={3} {...text("currency")} error={brokenRule(save.error, "currency")} />
       <NumberField label="Grace, in hours" description="Time after the end of a billing period in which late usage still counts in it" {...whole("graceHours", "grace_hours")} />
       <NativeSelect
         label="Usage of a closed period"
         value={typed.latePolicy}
-        error={broken(save.error, "late_policy")}
+        error={brokenRule(save.error, "late_policy")}
         onChange={(event) => change({ latePolicy: event.currentTarget.value === "report" ? "report" : "adjust" })}
         data={[
           { value: "adjust", label: "adjust: it is billed as an adjustment" },
@@ -99,11 +101,11 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         ]}
       />
       <NumberField label="Requests a minute" description="Requests with events. Further requests get 429" {...whole("requestsPerMinute", "requests_per_minute")} />
-      <Checkbox label="Strict" description="Events with an unknown customer, event type or field are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
+      <Checkbox label="Strict" description="Events with an unknown customer, event type or field are rejected" {...choice("strict")} error={brokenRule(save.error, "strict")} />
       <NativeSelect
         label="Events that reuse a key with other content"
         value={typed.conflicts}
-        error={broken(save.error, "idempotency_conflicts")}
+        error={brokenRule(save.error, "idempotency_conflicts")}
         onChange={(event) => change({ conflicts: event.currentTarget.value === "reject" ? "reject" : "accept" })}
         data={[
           { value: "accept", label: "accept: the events are not counted, but listed as conflicts" },
@@ -111,7 +113,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         ]}
       />
       <Checkbox label="v1 writes without a body" description="Requests without a body may change data if they have a v1 signature" {...choice("v1BodylessWrites")} />
-      <Checkbox label="Hold invoices" description="The provider's draft invoices wait until the reported usage is counted and compared with them" {...choice("hold")} error={broken(save.error, "enabled")} />
+      <Checkbox label="Hold invoices" description="The provider's draft invoices wait until the reported usage is counted and compared with them" {...choice("hold")} error={brokenRule(save.error, "enabled")} />
       <NumberField label="Hold at most, in hours" description="Time after the grace period until a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />
       <div className={styles.effects} role="status">
         {readable && effects(tenant, changed).map((effect) => (

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
-import { answer, api, broken } from "../../api/client";
+import { answer, api, brokenRule } from "../../api/client";
 import { announceSignOut, useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { useLeave } from "../../frame/useLeave";
@@ -54,7 +54,7 @@ export function You() {
           </h2>
           <Mine />
           <div className={styles.after}>
-            <Everywhere />
+            <SignOutEverywhere />
           </div>
         </section>
       </div>
@@ -62,6 +62,7 @@ export function You() {
   );
 }
 
+/** Changes the user's password. */
 function Password() {
   const [current, setCurrent] = useState("");
   const [next, setNext] = useState("");
@@ -83,7 +84,7 @@ function Password() {
         withAsterisk={false}
         visibilityToggleButtonProps={{ "aria-label": "Show the current password", tabIndex: 0 }}
         value={current}
-        error={broken(change.error, "current")}
+        error={brokenRule(change.error, "current")}
         onChange={(event) => {
           setCurrent(event.currentTarget.value);
           setChanged(false);
@@ -97,7 +98,7 @@ function Password() {
         withAsterisk={false}
         visibilityToggleButtonProps={{ "aria-label": "Show the new password", tabIndex: 0 }}
         value={next}
-        error={broken(change.error, "new")}
+        error={brokenRule(change.error, "new")}
         onChange={(event) => {
           setNext(event.currentTarget.value);
           setChanged(false);
@@ -123,14 +124,15 @@ function Mine() {
           <td>
             <Ago at={one.expires_at} />
           </td>
-          <td className={cell.number}>{one.current ? <span className="muted">this one</span> : <End session={one.id} />}</td>
+          <td className={cell.number}>{one.current ? <span className="muted">this one</span> : <EndSession session={one.id} />}</td>
         </tr>
       )}
     </List>
   );
 }
 
-function End({ session }: { session: string }) {
+/** Shows the button that ends one session. */
+function EndSession({ session }: { session: string }) {
   const end = useAct<string>(() => answer(api.DELETE("/v1/auth/sessions/{id}", { params: { path: { id: session } } })), { changes: [["sessions"], ["audit-log"]] });
   return (
     <Confirm verb="End" thing="this session" needs={needs} act={end} danger>
@@ -139,7 +141,8 @@ function End({ session }: { session: string }) {
   );
 }
 
-function Everywhere() {
+/** Shows the button that ends all sessions of the user, including this one. */
+function SignOutEverywhere() {
   const leave = useLeave();
   const signOut = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), {
     changes: [],

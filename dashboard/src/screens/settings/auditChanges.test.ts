@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { changes, readEntries } from "./auditChanges";
 
-test("what was changed keeps every digit, and names a field within another", () => {
+test("changed numbers keep every digit, and a nested field is named with its path", () => {
   const page = readEntries(
     `{"data":[{"id":"aud_2","before":{"base_price":100000000000000000.000000000001,"hold":{"enabled":false,"deadline_hours":24}},"after":{"base_price":1.10,"hold":{"enabled":true,"deadline_hours":24}}}],"has_more":false,"next_page_token":null}`,
   );
@@ -13,7 +13,7 @@ test("what was changed keeps every digit, and names a field within another", () 
   ]);
 });
 
-test("what did not exist before, or does not any more, has one side", () => {
+test("a created or deleted resource has values only after or only before the change", () => {
   expect(changes(undefined, { name: "Ada", role: null })).toEqual([
     { field: "name", after: "Ada" },
     { field: "role", after: "none" },
@@ -24,6 +24,6 @@ test("what did not exist before, or does not any more, has one side", () => {
   ]);
 });
 
-test("a secret says that it is set, and no more", () => {
+test("a secret is shown only as set", () => {
   expect(changes(undefined, { token: { set: true } })).toEqual([{ field: "token.set", after: "true" }]);
 });

@@ -15,6 +15,7 @@ export interface Change {
 
 type Fields = Record<string, unknown> | undefined;
 
+/** Reports whether a value is an object with at least one field. */
 const isFields = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !isLosslessNumber(value) && Object.keys(value).length > 0;
 
@@ -31,6 +32,7 @@ export function changes(before: Fields, after: Fields, within = ""): Change[] {
   });
 }
 
+/** Returns a value as text. */
 function written(value: unknown): string {
   if (value === null) return "none";
   if (typeof value === "string") return value === "" ? "empty" : value;

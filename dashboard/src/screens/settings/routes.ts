@@ -1,6 +1,6 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { session } from "../../api/session";
-import { asks, frame } from "../../routes";
+import { frame, readSearch } from "../../routes";
 
 const settings = createRoute({
   getParentRoute: () => frame,
@@ -20,7 +20,7 @@ const home = createRoute({
 const members = createRoute({
   getParentRoute: () => settings,
   path: "/members",
-  validateSearch: asks("member", "page"),
+  validateSearch: readSearch("member", "page"),
   component: lazyRouteComponent(() => import("./Members"), "Members"),
 });
 
@@ -39,7 +39,7 @@ const singleSignOn = createRoute({
 const auditLog = createRoute({
   getParentRoute: () => settings,
   path: "/audit-log",
-  validateSearch: asks("actor", "action", "resource", "request", "from", "until", "entry", "page"),
+  validateSearch: readSearch("actor", "action", "resource", "request", "from", "until", "entry", "page"),
   component: lazyRouteComponent(() => import("./AuditLog"), "AuditLog"),
 });
 

@@ -16,7 +16,7 @@ const tenant = {
   created_at: "2026-11-01T00:00:00Z",
 };
 
-test("only what has changed is sent", () => {
+test("only changed settings are sent", () => {
   const typed = typedOf(tenant);
   expect(changeOf(tenant, typed)).toEqual({});
   expect(changeOf(tenant, { ...typed, name: "Acme Inc.", graceHours: "0" })).toEqual({ name: "Acme Inc.", grace_hours: 0 });
@@ -24,7 +24,7 @@ test("only what has changed is sent", () => {
   expect(changeOf(tenant, { ...typed, strict: true, holdHours: "24" })).toEqual({ strict: true, invoice_hold: { deadline_hours: 24 } });
 });
 
-test("each change says what it does, and nothing else is said", () => {
+test("each changed setting with an effect is explained", () => {
   expect(effects(tenant, {})).toEqual([]);
   expect(effects(tenant, { name: "Acme Inc." })).toEqual([]);
   expect(effects(tenant, changeOf(tenant, { ...typedOf(tenant), conflicts: "reject" }))).toEqual(["An event that reuses a key with other content is rejected."]);

@@ -18,6 +18,7 @@ export interface Typed {
   holdHours: string;
 }
 
+/** Returns the settings as the form shows them. */
 export const typedOf = (tenant: Tenant): Typed => ({
   name: tenant.name,
   timezone: tenant.timezone,

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
-import { answer, api, broken } from "../../api/client";
+import { answer, api, brokenRule } from "../../api/client";
 import { Page } from "./Page";
 
 /** Signs a user in at the OIDC issuer of a tenant. The user must know the id of the tenant. */
@@ -25,7 +25,7 @@ export function AtIssuer() {
         autoFocus
         maxLength={32}
         value={tenant}
-        error={broken(attempt.error, "tenant_id")}
+        error={brokenRule(attempt.error, "tenant_id")}
         onChange={(event) => setTenant(event.currentTarget.value)}
       />
       <Refused error={attempt.error} />

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
-import { answer, api, broken } from "../../api/client";
+import { answer, api, brokenRule } from "../../api/client";
 import { Page } from "./Page";
 
 /** Requests a link with which the member can choose a new password. */
@@ -30,7 +30,7 @@ export function Forgotten() {
         autoFocus
         maxLength={254}
         value={email}
-        error={broken(ask.error, "email")}
+        error={brokenRule(ask.error, "email")}
         onChange={(event) => setEmail(event.currentTarget.value)}
       />
       <Refused error={ask.error} />

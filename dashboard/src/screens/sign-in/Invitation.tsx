@@ -4,8 +4,8 @@ import { Link, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
-import { answer, api, broken, Failure, type Schema } from "../../api/client";
-import { forget } from "../../api/session";
+import { answer, api, brokenRule, Failure, type Schema } from "../../api/client";
+import { forgetSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Page } from "./Page";
@@ -19,7 +19,7 @@ export function Invitation() {
     enabled: token !== "",
     staleTime: Infinity,
   });
-  if (token === "" || (error instanceof Failure && error.status === 404)) return <Over />;
+  if (token === "" || (error instanceof Failure && error.status === 404)) return <InvalidLink />;
   if (error) {
     return (
       <Page title="Invitation">
@@ -37,7 +37,8 @@ export function Invitation() {
   return <Found key={token} token={token} invitation={data} />;
 }
 
-function Over() {
+/** Explains that the link is not valid. */
+function InvalidLink() {
   return (
     <Page title="This link is no longer valid" ways={<Link to="/sign-in">Sign in</Link>}>
       <p>It was accepted or revoked, it has expired, or it was not copied completely. The member who sent it can create another link.</p>
@@ -50,12 +51,13 @@ interface Props {
   invitation: Schema<"FoundInvitation">;
 }
 
+/** Shows the invitation, and the ways to accept it. */
 function Found({ token, invitation: { tenant_name: tenant, email, role, reset, issuer } }: Props) {
   const queries = useQueryClient();
   const [password, setPassword] = useState("");
   const accept = useAct(() => answer(api.POST("/v1/invitations/accept", { body: { token, password } })), {
     changes: [],
-    done: () => forget(queries), // removes the data of the previously signed-in member
+    done: () => forgetSession(queries), // removes the data of the previously signed-in member
     leads: () => ({ to: "/", replace: true }), // the history does not contain the link, which is no longer valid
   });
   return (
@@ -72,7 +74,7 @@ function Found({ token, invitation: { tenant_name: tenant, email, role, reset, i
         autoFocus
         visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
         value={password}
-        error={broken(accept.error, "password")}
+        error={brokenRule(accept.error, "password")}
         onChange={(event) => setPassword(event.currentTarget.value)}
       />
       <Refused error={accept.error} />

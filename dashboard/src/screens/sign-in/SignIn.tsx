@@ -5,8 +5,8 @@ import { useState } from "react";
 import acts from "../../acts/acts.module.css";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
-import { broken, type Schema } from "../../api/client";
-import { forget, signIn } from "../../api/session";
+import { brokenRule, type Schema } from "../../api/client";
+import { forgetSession, signIn } from "../../api/session";
 import { Page } from "./Page";
 import { TenantChoice } from "./TenantChoice";
 
@@ -22,7 +22,7 @@ export function SignIn() {
     changes: [],
     done(choice) {
       if (choice.length > 0) setTenants(choice);
-      else forget(queries);
+      else forgetSession(queries);
     },
     // Leads only to a path of this origin, because a link to this page may name any address.
     leads: (choice) => (choice.length > 0 ? undefined : { href: to?.startsWith("/") && !to.startsWith("//") ? to : "/" }),
@@ -61,7 +61,7 @@ export function SignIn() {
         withAsterisk={false}
         autoFocus
         value={email}
-        error={broken(attempt.error, "email")}
+        error={brokenRule(attempt.error, "email")}
         onChange={(event) => setEmail(event.currentTarget.value)}
       />
       <PasswordInput
@@ -72,7 +72,7 @@ export function SignIn() {
         withAsterisk={false}
         visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
         value={password}
-        error={broken(attempt.error, "password")}
+        error={brokenRule(attempt.error, "password")}
         onChange={(event) => setPassword(event.currentTarget.value)}
       />
       <Refused error={attempt.error} />

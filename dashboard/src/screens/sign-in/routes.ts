@@ -1,10 +1,10 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
-import { asks, root } from "../../routes";
+import { readSearch, root } from "../../routes";
 
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
-  validateSearch: asks("to", "problem"),
+  validateSearch: readSearch("to", "problem"),
   component: lazyRouteComponent(() => import("./SignIn"), "SignIn"),
 });
 

@@ -12,7 +12,7 @@ beforeEach(() => {
 
 const step = async (title: string) => within((await screen.findByRole("heading", { name: title })).closest("li") as HTMLElement);
 
-test("the line has the key that was made, and the event is seen to arrive", async () => {
+test("the command contains the created key, and the sent event appears", async () => {
   answers["POST /v1/api-keys"] = () => {
     answers["GET /v1/api-keys"] = () => [200, list({ scope: "ingest_only", revoked_at: null })];
     return [201, { key: "svc_ink_SECRET" }];

@@ -53,7 +53,7 @@ export function FirstSteps() {
   );
 }
 
-/** Shows a step. done is undefined if it is unknown, for example without the permission to read it. */
+/** Shows a step. done is undefined if the state of the step is unknown, for example without a permission to read it. */
 function Step({ title, done, children }: { title: string; done: boolean | undefined; children: ReactNode }) {
   return (
     <li className={styles.step}>
@@ -66,6 +66,7 @@ function Step({ title, done, children }: { title: string; done: boolean | undefi
   );
 }
 
+/** Shows the button that creates an API key, or the created key. */
 function MakeKey({ made, done }: { made: string | undefined; done: (key: string) => void }) {
   const make = useAct(() => answer(api.POST("/v1/api-keys", { body: { name: "first steps", scope: "ingest_only" } })), {
     changes: [["api-keys"], ["audit-log"]],

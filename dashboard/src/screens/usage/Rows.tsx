@@ -53,12 +53,14 @@ export function Rows({ query: { meter, granularity }, dimensions, read, page }: 
 /** The precision with which a window is named by its start. */
 const named = { hour: "minute", day: "date", week: "date", month: "month" } as const;
 
+/** Shows the value of a dimension in a row. */
 function Value({ of, dimension: { sent, property }, meter }: { of: BreakdownRow; dimension: Dimension; meter: string }) {
   if (property !== undefined) return <PropertyValue of={of.group_key ?? {}} property={property} />;
   if (sent === "plan") return of.plan ? <>{of.plan}</> : <span className="muted">no plan</span>;
   return <CustomerLink id={of.customer ?? ""} meter={meter} />;
 }
 
+/** Shows the value of a property in a row. */
 function PropertyValue({ of, property }: { of: { [property: string]: unknown }; property: string }) {
   if (isOther(of)) return <span className="muted" title="The meter has too many groups, or the values are too long, to store the values of this usage.">unknown</span>;
   const value = of[property];

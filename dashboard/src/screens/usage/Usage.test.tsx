@@ -54,7 +54,7 @@ test("dimensions, windows and the order are in the address and in the query", as
   expect(router.state.location.search).not.toHaveProperty("page");
 });
 
-test("values of properties limit the usage, which leaves unknown values out", async () => {
+test("filters limit the usage to property values, and exclude usage with unknown values", async () => {
   usage("/usage?by=none&filter=model%3Dlarge%26user%3Dx", { data: [{ value: 5 }], total: 5, other_total: 2, warnings: ["total excludes"] });
   await screen.findByText(/with unknown property values/);
   fireEvent.change((await screen.findByLabelText("Value")), { target: { value: "7" } });
@@ -67,7 +67,7 @@ test("values of properties limit the usage, which leaves unknown values out", as
   await waitFor(() => expect(router.state.location.search).toEqual({ by: "none" }));
 });
 
-test("without dimensions, all customers are one row, and a limit adds up the others", async () => {
+test("without dimensions, all customers are one row, and a limit determines the order", async () => {
   usage("/usage?by=none", { data: [{ value: 5 }], total: 5 });
   await screen.findByText("All customers");
   expect(queries()[0]!.has("by")).toBe(false);
@@ -77,13 +77,13 @@ test("without dimensions, all customers are one row, and a limit adds up the oth
   expect(screen.queryByLabelText("Order")).toBeNull();
 });
 
-test("the row of all others is named", async () => {
+test("the row of all others has a name", async () => {
   usage("/usage?limit=5", { data: [{ customer: "acme", value: 4 }, { value: 3.6, other: true }], total: 7.6 });
   await screen.findByText("All others");
   expect(cells()).toEqual([["acme", "4 tokens"], ["All others", "3.6 tokens"]]);
 });
 
-test("the file has the rows of all pages under one header", async () => {
+test("the CSV file has the rows of all pages under one header", async () => {
   usage("/usage?by=customer", { data: [{ customer: "acme", value: 1 }], total: 2 });
   await screen.findByText("acme");
   answers[path] = () => {
@@ -99,7 +99,7 @@ test("the file has the rows of all pages under one header", async () => {
   expect((await screen.findByRole("alert")).textContent).toContain("The tenant's limit is reached");
 });
 
-test("a refused query says which of its fields to change", async () => {
+test("a refused query shows which field to change", async () => {
   usage("/usage?granularity=hour&range=365", {});
   const refused = (location: string, message: string) => () => [422, { ...problem(422, "")[1], errors: [{ location, message }] }] as [number, object];
   answers[path] = refused("query.granularity", "must be longer for this range: at most 10,000 windows");
@@ -112,7 +112,7 @@ test("a refused query says which of its fields to change", async () => {
   await screen.findByText(/past events are still being counted/);
 });
 
-test("a customer's external ID leads to its usage, and one that is gone to the search", async () => {
+test("a customer's external ID leads to the customer's usage, and an unknown one to the search", async () => {
   usage("/customers/-/by-external-id?id=a/b&meter=tokens&range=30", {});
   answers["GET /v1/customers/by-external-id"] = () => [200, { id: "cus_1" }];
   answers["GET /v1/customers/by-id"] = () => [200, { id: "cus_1", external_id: "a/b", name: "", metadata: {} }];

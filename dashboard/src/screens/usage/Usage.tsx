@@ -35,14 +35,15 @@ export function Usage() {
       <Head title="Usage">The usage of all customers. It includes late usage.</Head>
       <Allowed to="usage:read">
         <Allowed to="meters:read">
-          <OfMeters />
+          <ChosenUsage />
         </Allowed>
       </Allowed>
     </>
   );
 }
 
-function OfMeters() {
+/** Shows the usage of the meter that the address names, or of the first meter. */
+function ChosenUsage() {
   const { meter } = useSearch({ from: here });
   const { data, error, refetch } = useQuery(allMeters);
   if (error && !data) return <Failed what="The meters" error={error} retry={() => void refetch()} />;
@@ -56,10 +57,11 @@ function OfMeters() {
       </Empty>
     );
   }
-  return <OfMeter key={chosen.slug} meter={chosen} meters={data} />;
+  return <UsageOfMeter key={chosen.slug} meter={chosen} meters={data} />;
 }
 
-function OfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Meter">[] }) {
+/** Shows the choices of a meter's breakdown, and the breakdown. */
+function UsageOfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Meter">[] }) {
   const { tenant } = useSession();
   const search = useSearch({ from: here });
   const all = dimensionsOf(meter.group_by);
@@ -129,6 +131,7 @@ function Dimensions({ all, chosen }: { all: Dimension[]; chosen: Dimension[] }) 
   );
 }
 
+/** Shows the rows of the breakdown, and the button that saves all rows to a file. */
 function Breakdown({ query, dimensions }: { query: BreakdownQuery; dimensions: Dimension[] }) {
   const { tenant } = useSession();
   const { page } = useSearch({ from: here });
@@ -151,7 +154,7 @@ function Breakdown({ query, dimensions }: { query: BreakdownQuery; dimensions: D
   );
 }
 
-/** Shows the usage that the filters may have missed, or the warnings about it. */
+/** Shows the usage that the filters may have missed, or the warnings about the missed usage. */
 function Gaps({ of: { other_total, warnings = [] }, meter }: { of: Schema<"BreakdownResult">; meter: string }) {
   if (other_total !== undefined) {
     return (

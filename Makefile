@@ -62,8 +62,8 @@ newcomer: dashboard/node_modules ## follow the labels of the dashboard from a me
 build: dashboard ## build bin/odometer with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
-# The API serves the dashboard at /. A program built without the dashboard serves a placeholder page, so go build
-# needs no Node.
+# The API serves the dashboard at /. If the dashboard was not built, the program contains a placeholder page instead, so
+# that go build needs no Node.
 dashboard: dashboard/dist/built/index.html ## build the dashboard for the next go build; needs Node 20.19, 22.12 or newer
 
 dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
@@ -87,13 +87,13 @@ RUNS = 5
 stress: test-setup ## run make test RUNS times while another program keeps every core busy, with late responses in the dashboard's tests; stop at the first failure
 	@export ANSWER_DELAY=150; for run in $$(seq $(RUNS)); do go run ./dev/stress $(MAKE) --no-print-directory test || exit; uptime; done
 
-# This compiles everything and links nothing. go build would link every program each time.
+# go list -export compiles all packages without linking programs. go build would link every program each time.
 test-setup: # slow only the first time
 	@dev/up setup
 	@$(call in_each,go list -export -deps ./... >/dev/null)
 
-# Drills are named TestDrill…, and run in test-long. Property tests are named TestProperty…. They run in test, and with
-# more histories in test-long. check runs both targets, so its test skips them.
+# Drills are named TestDrill…, and run only in test-long. Property tests are named TestProperty…. They run in test, and
+# with more histories in test-long. check runs both targets, and skips property tests in its run of test.
 in_test_long = ^TestDrill
 
 # The tests' servers run without durability. A test that crashes a server starts its own server with durability.
@@ -132,7 +132,7 @@ bench: ## measure the figures of docs/performance.md, and how fast the dashboard
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncSyncsOnlyChangedCustomers -v -timeout 20m
 	MEASURE=yes $(MAKE) --no-print-directory test-one TEST=cmd/odometer.TestDrillTheDashboardIsUsedInABrowser
 
-# These settings suit a server with 24 GB of memory and this many events: a quarter of the memory for buffers, and rare
+# The database settings suit a server with 24 GB of memory and 10^8 events: a quarter of the memory for buffers, and rare
 # checkpoints.
 large_settings = -c shared_buffers=6GB -c max_wal_size=16GB -c checkpoint_timeout=30min
 LARGE_EVENTS = 100000000
@@ -152,7 +152,7 @@ generate: $(typescript)/node_modules ## generate code, documents and clients fro
 	npm ci --loglevel=error --no-audit --no-fund --ignore-scripts --prefix $* >&2
 	@touch $@
 
-# Before the first release, there is no promise of compatibility.
+# BASE is the last release. Before the first release, breaking changes are allowed.
 BASE = $(shell git describe --tags --abbrev=0 2>/dev/null)
 breaking: ## list changes that break clients of the last release, or of BASE=ref
 	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")

@@ -2,7 +2,9 @@
 # Functions and variables of the scripts in dev/: messages, locations, installation of missing
 # tools, ports and processes.
 
+# say TEXT: prints a message on standard error.
 say() { echo "· $*" >&2; }
+# die TEXT: prints an error message and exits with status 1.
 die() {
 	echo "✗ $*" >&2
 	exit 1
@@ -21,6 +23,7 @@ tools=$cache/tools
 PATH=$PATH:/usr/sbin:$tools/usr/bin:$tools/usr/sbin
 libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for packages that are only unpacked
 
+# root: succeeds if the user is root.
 root() { [[ $(id -u) == 0 ]]; }
 
 # with_lock FILE COMMAND…: runs COMMAND with a lock on FILE, so that concurrent set-ups run one after the other.
@@ -69,6 +72,7 @@ unpack() {
 	unpack_archives
 }
 
+# unpack_archives: unpacks the downloaded packages into the cache, and deletes them.
 unpack_archives() {
 	local deb
 	mkdir -p "$tools"
@@ -95,6 +99,7 @@ packages() {
 free_port() {
 	! listening "$2" || die "Port $2, for $1, is taken by another program. Stop that, or choose another port with $3=…"
 }
+# listening PORT: succeeds if a program listens on the port of 127.0.0.1.
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # eventually SECONDS COMMAND…: repeats COMMAND until it succeeds, and fails after SECONDS.

@@ -19,6 +19,7 @@ type openAPI struct {
 	} `json:"components"`
 }
 
+// pathItem is a path of the document with its operations, or a message with the operation Post.
 type pathItem struct {
 	Get    *operation `json:"get"`
 	Post   *operation `json:"post"`
@@ -43,6 +44,7 @@ type operation struct {
 // title returns the heading of the operation.
 func (o operation) title() string { return o.method + " " + o.path }
 
+// parameter is a parameter of an operation. In is its place: path, query or header.
 type parameter struct {
 	Name        string `json:"name"`
 	In          string `json:"in"`
@@ -51,6 +53,7 @@ type parameter struct {
 	Schema      schema `json:"schema"`
 }
 
+// body is the body of a request or a response, by media type.
 type body struct {
 	Content map[string]struct {
 		Schema schema `json:"schema"`
@@ -102,6 +105,7 @@ func (s schema) references() (names []string) {
 // types is the value of the JSON Schema keyword type: one JSON type or a list of them.
 type types []string
 
+// UnmarshalJSON reads one type or a list of types.
 func (t *types) UnmarshalJSON(text []byte) error {
 	if text[0] == '[' {
 		return json.Unmarshal(text, (*[]string)(t))
@@ -114,6 +118,7 @@ func (t *types) UnmarshalJSON(text []byte) error {
 // bool.
 type additional struct{ of *schema }
 
+// UnmarshalJSON reads a schema, and ignores a bool.
 func (a *additional) UnmarshalJSON(text []byte) error {
 	if text[0] == '{' {
 		return json.Unmarshal(text, &a.of)
@@ -138,4 +143,5 @@ func operations(paths map[string]pathItem) (all []operation) {
 	return all
 }
 
+// methods is the order of operations with the same path.
 var methods = []string{"POST", "GET", "PUT", "PATCH", "DELETE"}

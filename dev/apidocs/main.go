@@ -28,6 +28,7 @@ func main() {
 	}
 }
 
+// writePages reads the document and the pages in the folder, and writes each file that has changed.
 func writePages(documentPath, folder string) error {
 	encoded, err := os.ReadFile(documentPath)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// committed returns the OpenAPI document and the pages in the repository.
 func committed(t *testing.T) (openAPI, map[string]string) {
 	t.Helper()
 	encoded, err := os.ReadFile("../../api/openapi.json")
@@ -28,21 +29,23 @@ func TestAPIPagesAreCurrent(t *testing.T) {
 	}
 }
 
+// TestEachOperationAndMessageIsOnOnePage checks the error after each change of a page that puts a part on no page, on
+// two pages or in the wrong form.
 func TestEachOperationAndMessageIsOnOnePage(t *testing.T) {
 	t.Parallel()
 	document, committed := committed(t)
 	for name, c := range map[string]struct{ page, old, new, message string }{
-		"operation on none":     {"usage.md", "operations /v1/usage ", "operations /v1/usage/daily ", "GET /v1/usage is on no page"},
-		"operation on two":      {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/events ", "/v1/events is on events.md and on usage.md"},
-		"path of no operation":  {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/gone ", "usage.md: no operation has the path /v1/gone"},
-		"message on none":       {"provider.md", "usage.statement ping", "ping", "the message usage.statement is on the pages []"},
-		"message on two":        {"webhooks.md", "generated: messages ", "generated: messages ping ", "the message ping is on the pages [provider.md webhooks.md]"},
-		"message that is not":   {"webhooks.md", "generated: messages ", "generated: messages gone ", "webhooks.md: there is no message gone"},
-		"page without a link":   {"README.md", "](usage.md)", "]()", "README.md does not link to usage.md"},
-		"objects without place": {"usage.md", "generated: objects", "objects", "usage.md needs the marker <!-- generated: objects -->"},
-		"unknown marker":        {"errors.md", "generated: errors", "generated: faults", `nothing is generated for the marker "faults"`},
-		"marker without end":    {"errors.md", "generated: objects -->\n", "generated: objects -->\n<!-- generated: errors -->\n", "lacks its <!-- end -->"},
-		"headings alike":        {"usage.md", "## Operations", "# Usage", `usage.md has two headings "Usage"`},
+		"operation on no page":   {"usage.md", "operations /v1/usage ", "operations /v1/usage/daily ", "GET /v1/usage is on no page"},
+		"path on two pages":      {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/events ", "/v1/events is on events.md and on usage.md"},
+		"path without operation": {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/gone ", "usage.md: no operation has the path /v1/gone"},
+		"message on no page":     {"provider.md", "usage.statement ping", "ping", "the message usage.statement is on the pages []"},
+		"message on two pages":   {"webhooks.md", "generated: messages ", "generated: messages ping ", "the message ping is on the pages [provider.md webhooks.md]"},
+		"unknown message":        {"webhooks.md", "generated: messages ", "generated: messages gone ", "webhooks.md: there is no message gone"},
+		"page without a link":    {"README.md", "](usage.md)", "]()", "README.md does not link to usage.md"},
+		"objects without marker": {"usage.md", "generated: objects", "objects", "usage.md needs the marker <!-- generated: objects -->"},
+		"unknown marker":         {"errors.md", "generated: errors", "generated: faults", `nothing is generated for the marker "faults"`},
+		"marker without end":     {"errors.md", "generated: objects -->\n", "generated: objects -->\n<!-- generated: errors -->\n", "lacks its <!-- end -->"},
+		"equal headings":         {"usage.md", "## Operations", "# Usage", `usage.md has two headings "Usage"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,9 +11,11 @@ import (
 )
 
 var (
+	// marker matches a marker with the generated part below it: the start, the name, the arguments and the end.
 	marker  = regexp.MustCompile(`(?s)(<!-- generated: (\w+)([^>]*?) -->\n).*?(<!-- end -->\n)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	// dropped matches the characters that GitHub removes from anchors.
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
@@ -179,7 +181,8 @@ func (s *site) placeObjects() {
 	}
 }
 
-// roots returns the objects that the operations and messages of a page refer to directly.
+// roots returns the objects that the operations and messages of a page refer to directly. It also records the objects
+// of request bodies in s.sent.
 func (s *site) roots(p *page) (names []string) {
 	for _, o := range p.operations {
 		if o.RequestBody != nil {
@@ -222,6 +225,7 @@ func (s *site) markSent(name string) {
 	}
 }
 
+// isSuccess reports whether a status is 2xx or 3xx.
 func isSuccess(status string) bool { return status[0] == '2' || status[0] == '3' }
 
 // write returns the text of a page with new generated parts.

@@ -63,6 +63,7 @@ func grantedTo(p api.Permission) string {
 	return fmt.Sprintf("`%s` (scopes: %s; roles: %s)", p, quoted(scopes), quoted(roles))
 }
 
+// quoted returns a list of values, each in backquotes.
 func quoted[T ~string](values []T) string {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -71,6 +72,7 @@ func quoted[T ~string](values []T) string {
 	return strings.Join(texts, ", ")
 }
 
+// permission returns the permission for the table of operations.
 func permission(p api.Permission) string {
 	if p == api.Public {
 		return "none"
@@ -78,6 +80,7 @@ func permission(p api.Permission) string {
 	return "`" + string(p) + "`"
 }
 
+// successes returns the statuses of successful responses, in ascending order.
 func successes(o operation) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(o.Responses)), func(status string) bool { return !isSuccess(status) })
 }
@@ -160,6 +163,7 @@ func (s *site) objectsPart(p *page) string {
 // objectTitle returns the heading of an object, which differs from all other headings of a page.
 func objectTitle(name string) string { return "The " + name + " object" }
 
+// yes returns a bool as yes or no.
 func yes(is bool) string {
 	if is {
 		return "yes"
@@ -228,6 +232,7 @@ func listsAll(text string, values []any) bool {
 	return !slices.ContainsFunc(values, func(value any) bool { return !strings.Contains(text, fmt.Sprint(value)) })
 }
 
+// listed returns a list of JSON values, each in backquotes.
 func listed(values []any) string {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -306,7 +311,7 @@ func wrapped(text string) string {
 			size := utf8.RuneCountInString(word)
 			switch {
 			case i == 0:
-			case length+1+size > width && !mark.MatchString(word):
+			case length+1+size > width && !blockStart.MatchString(word):
 				out.WriteString("\n" + indent)
 				length = len(indent)
 			default:
@@ -321,7 +326,8 @@ func wrapped(text string) string {
 	return out.String()
 }
 
-var mark = regexp.MustCompile(`^([-+*>]|#+|\d+[.)])$`)
+// blockStart matches words that would begin a list item, a quotation or a heading at the start of a line.
+var blockStart = regexp.MustCompile(`^([-+*>]|#+|\d+[.)])$`)
 
 // cell returns a text on one line, for a cell of a table. The items of a list, and the text after a list,
 // start with an HTML line break.

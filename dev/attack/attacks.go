@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// attacker is a kind of attack, which is repeated until ctx ends.
+// attacker is a kind of attack. It is repeated until the attackers are stopped.
 type attacker struct {
 	name  string
-	times int // attackers in parallel
-	again func(ctx context.Context, g target, n int)
+	times int                                        // attackers in parallel
+	again func(ctx context.Context, g target, n int) // makes one attempt; n is the number of the attacker
 }
 
 // madeAlone are the names of attacks that do not run together with the other attacks. If all attacks ran
 // together, an API process would need up to 177 MiB, because the limits of bodies, answers and password hashes
 // are independent of each other.
-var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, signInsOfNobody}
+var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, unknownSignIns}
 
 const (
-	newcomers       = "batches of new customers and groups of twenty meters"
-	hourlyUsage     = "hourly usage of 10,000 groups"
-	unratedTotals   = "totals of unrated usage of two tenants"
-	signInsOfNobody = "sign-ins of nobody at 48 addresses"
+	newcomers      = "batches of new customers and groups of twenty meters"
+	hourlyUsage    = "hourly usage of 10,000 groups"
+	unratedTotals  = "totals of unrated usage of two tenants"
+	unknownSignIns = "sign-ins of nobody at 48 addresses"
 )
 
 const (
-	atFullSpeed = 20 * time.Millisecond // between the attempts of an attacker
+	atFullSpeed = 20 * time.Millisecond // the pause between the attempts of an attacker
 	hold        = 5 * time.Second       // time for which a connection is kept open
 )
 
@@ -63,7 +63,7 @@ var attacks = []attacker{
 	{"headers of many connections without an end", 8, sendUnfinishedHeaders},
 	{"idle connections", 8, keepConnectionsIdle},
 	{"guesses of a password from many addresses", 20, guessSignIns},
-	{signInsOfNobody, 48, func(ctx context.Context, g target, n int) {
+	{unknownSignIns, 48, func(ctx context.Context, g target, n int) {
 		body := fmt.Sprintf(`{"email":"%d@example.com","password":"guess"}`, rand.Int())
 		g.try(ctx, tenant{Address: fmt.Sprintf("100.65.0.%d", n)}, "POST", "/v1/auth/login", body)
 	}},
@@ -107,7 +107,7 @@ var attacks = []attacker{
 	{"redeliveries of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		_, text, err := g.send(ctx, g.Theirs, "GET", "/v1/webhooks/"+g.Hook+"/deliveries?page_size=1", "")
 		var list struct {
-			Data []made `json:"data"`
+			Data []createdResource `json:"data"`
 		}
 		if err != nil || json.Unmarshal(text, &list) != nil || len(list.Data) == 0 {
 			g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
@@ -231,6 +231,7 @@ func (g target) openMany(ctx context.Context, text string) {
 	wait(ctx, hold)
 }
 
+// wait waits for the pause. It returns false if ctx ends first.
 func wait(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():

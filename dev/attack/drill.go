@@ -68,6 +68,8 @@ type drill struct {
 	secret string // HMAC secret of the well-behaved tenant
 }
 
+// newDrill starts an API and a worker, and creates the well-behaved tenant and two tenants of the attackers with much
+// data.
 func newDrill(t testing.TB) *drill {
 	t.Helper()
 	system := proc.Fresh(t, proc.Config{Env: []string{"TRUSTED_PROXIES=127.0.0.1/32", "LOG_LEVEL=error"}})
@@ -136,15 +138,16 @@ func (d *drill) requireMemory() {
 	}
 }
 
-// made contains the fields of a created resource.
-type made struct {
+// createdResource contains the fields of a created resource.
+type createdResource struct {
 	ID     string `json:"id"`
 	Key    string `json:"key"`
 	Secret string `json:"secret"`
 	Token  string `json:"token"`
 }
 
-func (d *drill) must(who tenant, method, path, body string) (answer made) {
+// must sends a request of the tenant, and fails if the answer is not a success.
+func (d *drill) must(who tenant, method, path, body string) (answer createdResource) {
 	d.Helper()
 	status, text, err := d.send(d.Context(), who, method, path, body)
 	require.NoError(d, err)
@@ -168,6 +171,7 @@ type seen struct {
 	failed []string
 }
 
+// p99 returns the p99 of the requests except syncs and heavy ones.
 func (s *seen) p99() time.Duration { return figure.P99(s.took) }
 
 // String returns the figures of a row of the output.
@@ -246,6 +250,7 @@ func (d *drill) behave(s *seen, n int) {
 	}
 }
 
+// signed returns the headers of a request that is signed with the HMAC secret of the well-behaved tenant.
 func (d *drill) signed(body string) []string {
 	timestamp, id := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
 	mac := hmac.New(sha256.New, []byte(d.secret))

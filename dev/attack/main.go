@@ -71,6 +71,7 @@ func (d *drill) measureAll(rounds int, lasts time.Duration) {
 	d.requireFast("all at once", figure.Median(alone), figure.Median(attacked))
 }
 
+// requireAnswers reports every failed or slow request as a failure.
 func (d *drill) requireAnswers(under string, all ...*seen) {
 	for _, s := range all {
 		for _, failure := range slices.Concat(s.failed, s.slow) {
@@ -79,10 +80,12 @@ func (d *drill) requireAnswers(under string, all ...*seen) {
 	}
 }
 
+// requireFast fails if the p99 under attack is much higher than without attacks.
 func (d *drill) requireFast(under string, alone, attacked time.Duration) {
 	if most := max(timesAlone*alone, fastEnough); attacked > most {
 		d.Errorf("%s: the p99 is above %s", under, shown(most))
 	}
 }
 
+// shown rounds a duration for the output.
 func shown(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

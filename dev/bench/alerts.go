@@ -78,6 +78,7 @@ type arrival struct {
 	at       time.Time
 }
 
+// newNotified starts a worker, and creates a webhook for alert messages.
 func (b *bench) newNotified() *notified {
 	b.Helper()
 	n := &notified{bench: b, arrived: make(chan arrival, crossingCustomers*rounds)}
@@ -90,6 +91,7 @@ func (b *bench) newNotified() *notified {
 	return n
 }
 
+// receive is the handler of the webhook.
 func (n *notified) receive(_ http.ResponseWriter, r *http.Request) {
 	at := time.Now()
 	var message struct {
@@ -157,6 +159,7 @@ func (n *notified) test() time.Duration {
 	return n.next().at.Sub(answered)
 }
 
+// next waits for the next message, for at most a minute.
 func (n *notified) next() (message arrival) {
 	n.Helper()
 	select {

@@ -104,17 +104,17 @@ func (b *bench) ingestAgainst(events, fewer int) []figure.Figure {
 	name := fmt.Sprintf("ingest-at-%s-vs-%s", power(events), power(fewer))
 	ordered := thousandCustomers
 	ordered.ordered = true
-	inOrder, inOrderFewer := besideEachOther(b, smaller, ordered, 1)
-	atRandom, atRandomFewer := besideEachOther(b, smaller, thousandCustomers, max(1, events/50/batchEvents/batchesPerRound))
+	inOrder, inOrderFewer := alternatingRates(b, smaller, ordered, 1)
+	atRandom, atRandomFewer := alternatingRates(b, smaller, thousandCustomers, max(1, events/50/batchEvents/batchesPerRound))
 	return []figure.Figure{
 		compare(name, "events/s", atRandom, atRandomFewer, 0.9, 42.0/47),
 		compare(name+ordered.suffix(), "events/s", inOrder, inOrderFewer, 0.9, never),
 	}
 }
 
-// besideEachOther alternates rounds of batches between both databases. It returns the rates of the rounds that
+// alternatingRates alternates rounds of batches between both databases. It returns the rates of the rounds that
 // follow the first warmUps rounds.
-func besideEachOther(ours, other *bench, s shape, warmUps int) (rates, others []float64) {
+func alternatingRates(ours, other *bench, s shape, warmUps int) (rates, others []float64) {
 	for round := range warmUps + rounds {
 		of, ofOther := ours.batchRate(s), other.batchRate(s)
 		if round == 0 && warmUps > 1 {
@@ -137,6 +137,7 @@ func (b *bench) batchRate(s shape) float64 {
 	return batchesPerRound * batchEvents / b.load(batchConnections, requests...).Seconds()
 }
 
+// smaller opens another database with fewer events.
 func (b *bench) smaller(events int) *bench {
 	b.Helper()
 	smaller := open(b)
@@ -148,7 +149,7 @@ func (b *bench) smaller(events int) *bench {
 type read struct {
 	name, route string
 	query       url.Values
-	span        bool // a time range, otherwise the current period
+	span        bool // the request has a time range; otherwise it is about the current period
 }
 
 var (
@@ -162,6 +163,7 @@ var (
 	}
 )
 
+// path returns the path of the request about a filled customer.
 func (r read) path(customer int, start, end time.Time) string {
 	query := url.Values{"customer": {fmt.Sprintf("filled-%d", customer)}}
 	maps.Copy(query, r.query)
@@ -195,6 +197,7 @@ func (b *bench) readsAgainst(events, fewer int) (figures []figure.Figure) {
 	return figures
 }
 
+// readP99 sends a round of reads and returns their p99 in milliseconds.
 func (b *bench) readP99(r read, events int) float64 {
 	b.Helper()
 	var took []time.Duration
@@ -208,4 +211,5 @@ func (b *bench) readP99(r read, events int) float64 {
 	return milliseconds(figure.P99(took))
 }
 
+// milliseconds returns a duration as a number of milliseconds.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

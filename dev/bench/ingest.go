@@ -63,6 +63,7 @@ type event struct {
 	at             time.Time
 }
 
+// events returns n new events of the shape. Their times are a millisecond apart and end now.
 func (s shape) events(n int) []event {
 	made := make([]event, n)
 	now := time.Now().UTC()
@@ -74,6 +75,7 @@ func (s shape) events(n int) []event {
 	return made
 }
 
+// properties returns the properties of an event, with a random model, as a JSON object.
 func (s shape) properties() string {
 	model := models[rand.IntN(len(models))]
 	if !s.calls {
@@ -84,6 +86,7 @@ func (s shape) properties() string {
 		model, prompt, prompt+310, float64(prompt)*0.0001+0.2)
 }
 
+// key returns a new idempotency key.
 func (s shape) key() string {
 	if s.ordered {
 		return uuid.Must(uuid.NewV7()).String()
@@ -99,6 +102,7 @@ func (s shape) suffix() string {
 	return ""
 }
 
+// fields returns the event in the form of the API.
 func (e event) fields() map[string]any {
 	return map[string]any{
 		"event_type": e.eventType, "customer_id": e.customerName, "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
@@ -182,6 +186,7 @@ func (b *bench) measure(w *written, events int, write func() time.Duration) {
 	w.wal, w.disk = append(w.wal, float64(wal[1]-wal[0])/float64(events)), append(w.disk, float64(disk[1]-disk[0])/float64(events))
 }
 
+// batchRequest returns a request with a batch of events, in its wire format.
 func batchRequest(key string, batch []event) []byte {
 	list := make([]map[string]any, len(batch))
 	for i, e := range batch {
@@ -196,6 +201,7 @@ func batchRequest(key string, batch []event) []byte {
 
 var eventColumns = []string{"tenant_id", "customer_id", "ts", "ingested_at", "epoch", "id", "idempotency_uuid", "event_type", "value", "properties"}
 
+// copyRows returns the rows of batches of events for COPY.
 func (b *bench) copyRows(batches [][]event) [][][]any {
 	rows := make([][][]any, len(batches))
 	for i, batch := range batches {
@@ -238,8 +244,10 @@ func (b *bench) singleAgainstUncoalesced(name string, clients int, former float6
 	return compare(name, "events/s", ours, baseline, 8, former)
 }
 
+// singleRequests returns n requests with one event each, of ten customers.
 func (b *bench) singleRequests(n int) [][]byte { return b.singleRequestsOf(tenCustomers, n) }
 
+// singleRequestsOf returns n requests with one event each, of the shape.
 func (b *bench) singleRequestsOf(s shape, n int) [][]byte {
 	requests := make([][]byte, n)
 	for i, e := range s.events(n) {
@@ -252,6 +260,7 @@ func (b *bench) singleRequestsOf(s shape, n int) [][]byte {
 	return requests
 }
 
+// doNothing is a handler that answers at once, without any work.
 func doNothing(http.ResponseWriter, *http.Request) {}
 
 // orientation prints the rates of two simpler handlers on this machine, for comparison: one that does nothing,

@@ -92,6 +92,7 @@ func pace(address string, connections int, rate float64, requests [][]byte) ([]t
 	return sendPaced(address, connections, rate, requests)
 }
 
+// sendPaced is pace without the control of garbage collection, so that two calls can run at the same time.
 func sendPaced(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
 	took := make([]time.Duration, len(requests))
 	var next atomic.Int64

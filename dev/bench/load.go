@@ -57,6 +57,7 @@ func withoutCollecting() (collect func()) {
 	return func() { debug.SetGCPercent(percent) }
 }
 
+// sendAll sends the pending requests over one connection, one after the other.
 func sendAll(conn net.Conn, pending <-chan []byte) error {
 	reader := bufio.NewReader(conn)
 	for request := range pending {

@@ -28,7 +28,7 @@ const never = 0
 var measurements = []struct {
 	name    string
 	measure func(*bench) []figure.Figure
-	byHand  bool
+	byHand  bool // runs only if an argument selects it
 }{
 	{"batches", batches, false},
 	{"properties", properties, false},
@@ -58,6 +58,7 @@ func main() {
 	})
 }
 
+// batches compares batches of several shapes with COPY.
 func batches(b *bench) (figures []figure.Figure) {
 	for _, s := range []shape{tenCustomers, thousandCustomers, keysInOrder, hotCustomer, eightMeters} {
 		figures = append(figures, b.batchAgainstCopy(s)...)
@@ -65,8 +66,10 @@ func batches(b *bench) (figures []figure.Figure) {
 	return figures
 }
 
+// thousandTenants compares batches of 1,000 tenants with COPY.
 func thousandTenants(b *bench) []figure.Figure { return []figure.Figure{b.tenantsAgainstCopy()} }
 
+// single compares requests with one event each with a server that uses one transaction per request.
 func single(b *bench) []figure.Figure {
 	b.createMeter(tenCustomers.eventType, tenCustomers.eventType)
 	b.startUncoalesced()
@@ -77,27 +80,28 @@ func single(b *bench) []figure.Figure {
 	}
 }
 
-// compare prints a figure with the required minimum of its ratio, and the previous ratio.
+// compare returns the figure of rounds, and prints it with the required minimum of its ratio and the previous ratio.
 func compare(name, unit string, ours, baseline []float64, reach, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, to reach %.2f%s\n", f, reach, formerly("%.2f", former))
 	return f
 }
 
-// within prints a figure with the allowed maximum of its ratio, and the previous ratio.
+// within returns the figure of rounds, and prints it with the allowed maximum of its ratio and the previous ratio.
 func within(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.2g allowed%s\n", f, most, formerly("%.2g", former))
 	return f
 }
 
-// bounded prints a figure with its allowed maximum, and the previous value.
+// bounded returns the figure of rounds, and prints it with the allowed maximum of our value and the previous value.
 func bounded(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.0f %s%s\n", f, most, unit, formerly("%.0f", former))
 	return f
 }
 
+// formerly returns the previous value for the output.
 func formerly(format string, former float64) string {
 	if former == never {
 		return ", not measured before"

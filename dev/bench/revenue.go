@@ -73,6 +73,7 @@ func (b *bench) exportedLines(path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
+// fillRevenue creates three meters with prices, and the customers and their usage.
 func (b *bench) fillRevenue() {
 	b.Helper()
 	for i := range revenueMeters {
@@ -86,6 +87,7 @@ func (b *bench) fillRevenue() {
 	fmt.Printf("filled %d customers with %d meters in %.0f s\n", revenueCustomers, revenueMeters, time.Since(start).Seconds())
 }
 
+// timeRevenue measures one request, and checks that the estimate includes all customers.
 func (b *bench) timeRevenue() time.Duration {
 	b.Helper()
 	var answer struct {

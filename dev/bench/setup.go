@@ -77,6 +77,7 @@ func (b *bench) close() {
 	b.pool.Close()
 }
 
+// exec executes a statement on the database.
 func (b *bench) exec(sql string, args ...any) {
 	b.Helper()
 	_, err := b.conn.Exec(b.Context(), sql, args...)
@@ -105,11 +106,13 @@ func (b *bench) createTenants(n int) (keys []string) {
 	return keys
 }
 
+// createMeter creates a meter of the benchmark's tenant, which sums values.
 func (b *bench) createMeter(slug, eventType string, groupBy ...string) {
 	b.Helper()
 	b.createMeterOf(b.key, slug, eventType, groupBy...)
 }
 
+// createMeterOf creates a meter with the key of any tenant.
 func (b *bench) createMeterOf(key, slug, eventType string, groupBy ...string) {
 	b.Helper()
 	body, err := json.Marshal(map[string]any{"slug": slug, "event_type": eventType, "aggregation": "sum", "group_by": groupBy})

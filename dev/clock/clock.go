@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// variable is the environment variable with the simulated time.
 const variable = "TEST_DATE"
 
 var offset = offsetOf(os.Getenv(variable))
@@ -31,6 +32,7 @@ func Month(now time.Time, months int) time.Time {
 	return time.Date(year, month+time.Month(months), 15, 12, 0, 0, 0, time.UTC)
 }
 
+// offsetOf returns the difference between a date and now. It panics if the date is malformed.
 func offsetOf(date string) time.Duration {
 	if date == "" {
 		return 0

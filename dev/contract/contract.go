@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/registry"
 )
 
+// document loads the OpenAPI document of the service, and closes its schemas.
 var document = sync.OnceValues(func() (*openapi3.T, error) {
 	v31, _, err := api.Documents(registry.New(providers.Guard{}, ""))
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
+// root is the root of the repository.
 const root = "../.."
 
 // loadCompose reads docker-compose.yml as strictly as Docker does.
@@ -34,6 +35,7 @@ func loadCompose(t testing.TB, environment ...string) *types.Project {
 	return project
 }
 
+// pinned matches an image with a version.
 var pinned = regexp.MustCompile(`:[0-9]+\.[0-9][\w.-]*$`)
 
 func TestComposeEveryImageIsPinned(t *testing.T) {
@@ -95,6 +97,7 @@ func TestEachEnvironmentVariableIsDocumented(t *testing.T) {
 	}
 }
 
+// read returns the content of a file of the repository.
 func read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
@@ -102,10 +105,10 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// hand starts the services that are built from this repository, as `docker compose up` does. Each service gets
+// composeRun starts the services that are built from this repository, as `docker compose up` does. Each service gets
 // its command and only its environment variables, and starts after its dependencies. The test provides its own
 // database and Temporal server.
-type hand struct {
+type composeRun struct {
 	testing.TB
 	project *types.Project
 	path    string            // folder of the binaries that buildAsDockerfile has built
@@ -113,8 +116,8 @@ type hand struct {
 	running map[string]*exec.Cmd
 }
 
-// upByHand starts the service demo after its dependencies, and waits until the demo has succeeded.
-func upByHand(t testing.TB) *hand {
+// startCompose starts the service demo after its dependencies, and waits until the demo has succeeded.
+func startCompose(t testing.TB) *composeRun {
 	t.Helper()
 	temporal := os.Getenv("TEST_TEMPORAL_ADDRESS")
 	if temporal == "" {
@@ -122,7 +125,7 @@ func upByHand(t testing.TB) *hand {
 	}
 	namespace := proc.Namespace(t, temporal)
 	_, database := dbtest.Fresh(t)
-	h := &hand{
+	h := &composeRun{
 		TB: t, path: buildAsDockerfile(t), running: make(map[string]*exec.Cmd),
 		project: loadCompose(t, "API_PORT="+freePort(t), "WORKER_PORT="+freePort(t), "RECEIVER_PORT="+freePort(t), "STRIPE_PORT="+freePort(t)),
 	}
@@ -153,6 +156,7 @@ func buildAsDockerfile(t testing.TB) (folder string) {
 	return folder
 }
 
+// freePort returns a port without a listener.
 func freePort(t testing.TB) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(proc.FreeAddress(t))
@@ -162,7 +166,7 @@ func freePort(t testing.TB) string {
 
 // start starts a service once its dependencies meet the conditions of depends_on. It skips a service that is
 // not built from this repository or has already been started.
-func (h *hand) start(name string) {
+func (h *composeRun) start(name string) {
 	h.Helper()
 	service, err := h.project.GetService(name)
 	require.NoError(h, err)
@@ -191,7 +195,8 @@ func (h *hand) start(name string) {
 	})
 }
 
-func (h *hand) command(ctx context.Context, service types.ServiceConfig, words []string) *exec.Cmd {
+// command returns the process of a service that runs the words, with the addresses and paths of this machine.
+func (h *composeRun) command(ctx context.Context, service types.ServiceConfig, words []string) *exec.Cmd {
 	here := make([]string, len(words))
 	for i, word := range words {
 		here[i] = h.here.Replace(word)
@@ -213,7 +218,7 @@ func (h *hand) command(ctx context.Context, service types.ServiceConfig, words [
 }
 
 // awaitEnd waits until a service's command has succeeded.
-func (h *hand) awaitEnd(name string) {
+func (h *composeRun) awaitEnd(name string) {
 	h.Helper()
 	process := h.running[name]
 	if process == nil { // an image that is not built here
@@ -226,7 +231,7 @@ func (h *hand) awaitEnd(name string) {
 }
 
 // awaitHealth waits until a service's health check succeeds.
-func (h *hand) awaitHealth(name string) {
+func (h *composeRun) awaitHealth(name string) {
 	h.Helper()
 	if h.running[name] == nil {
 		return

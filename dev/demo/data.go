@@ -18,6 +18,7 @@ const (
 	image      = "image"
 )
 
+// customer is a customer of a demo tenant.
 type customer struct {
 	externalID, name string
 	size             int    // activity at its maximum; 0: no usage
@@ -36,6 +37,7 @@ var customers = []customer{
 	{"quiet", "Quiet & Co.", 0, ""},
 }
 
+// meter is a meter of a demo tenant, with its price.
 type meter struct {
 	client.CreateMeter
 	price client.SetPricing // empty: no price
@@ -57,8 +59,10 @@ var meters = []meter{
 	},
 }
 
+// number returns a pointer to a JSON number.
 func number(literal string) *json.Number { return new(json.Number(literal)) }
 
+// month is the duration of the usage of the first tenant.
 const month = 31 * 24 * time.Hour
 
 // usage returns the customers' events of the full hours from start to now. The events of an hour are the
@@ -114,4 +118,5 @@ func usageOf(customer string, activity int, hour time.Time) []client.Event {
 	return events
 }
 
+// pick returns a random one of the texts.
 func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }

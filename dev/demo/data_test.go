@@ -22,6 +22,7 @@ func TestDemoUsageOfHourIsSameInEveryRun(t *testing.T) {
 	require.Greater(t, same, len(before)*9/10)
 }
 
+// byKey returns the events by their idempotency keys, and checks that the keys differ.
 func byKey(t *testing.T, events []client.Event) map[string]client.Event {
 	keyed := make(map[string]client.Event)
 	for _, e := range events {

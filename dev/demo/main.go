@@ -52,6 +52,7 @@ func main() {
 	}
 }
 
+// configure reads the file, applies the environment variables, and checks that no field is missing.
 func configure(path string, getenv func(string) string) (config, error) {
 	var c config
 	text, err := os.ReadFile(path)
@@ -72,6 +73,7 @@ func configure(path string, getenv func(string) string) (config, error) {
 	return c, nil
 }
 
+// run fills both tenants and prints the result.
 func run(ctx context.Context, c config, now time.Time, out io.Writer) error {
 	all, added, err := fillWebhook(ctx, c, now)
 	if err != nil {
@@ -111,6 +113,7 @@ func fillWebhook(ctx context.Context, c config, now time.Time) (all, added int64
 	return sendUsage(ctx, api, usage(customers, now.Add(-month), now))
 }
 
+// connect returns a client of the API that sends the key.
 func connect(url, key string) (*client.ClientWithResponses, error) {
 	return client.NewClientWithResponses(url, client.WithHTTPClient(&http.Client{Transport: nextMinute{}}), client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+key)
@@ -122,6 +125,8 @@ func connect(url, key string) (*client.ClientWithResponses, error) {
 // of the current minute.
 type nextMinute struct{}
 
+// RoundTrip sends the request. If the service answers with 429, RoundTrip waits for the time in Retry-After and sends
+// the request again. If that time is missing or more than a minute, RoundTrip returns the answer.
 func (nextMinute) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		answer, err := http.DefaultTransport.RoundTrip(r)
@@ -147,6 +152,7 @@ func (nextMinute) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// makeCustomers creates the customers that do not exist yet.
 func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []customer) error {
 	for _, c := range list {
 		body := client.CreateCustomer{ExternalId: c.externalID, Name: &c.name}
@@ -201,7 +207,7 @@ func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client
 // sendUsage sends the events that the API does not have. It returns the number of all events and of those
 // added.
 func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (all, added int64, err error) {
-	there, err := countThere(ctx, api, events)
+	there, err := countStored(ctx, api, events)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -219,9 +225,9 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 	return int64(len(events)), added, nil
 }
 
-// countThere returns the number of events that the API already has. Events are sent in order and in atomic
+// countStored returns the number of events that the API already has. Events are sent in order and in atomic
 // batches, so the stored events are a prefix of all events.
-func countThere(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (int, error) {
+func countStored(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (int, error) {
 	var failed error
 	there := sort.Search(len(events), func(i int) bool {
 		if failed != nil {

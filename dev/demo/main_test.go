@@ -42,6 +42,7 @@ func TestRateLimitedBatchIsSentAgain(t *testing.T) {
 	require.Equal(t, bodies[0], bodies[1])
 }
 
+// answer writes a JSON body.
 func answer(w http.ResponseWriter, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, body)

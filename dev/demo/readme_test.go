@@ -19,8 +19,10 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
+// TestComposeServicesRunAsWritten runs the services of docker-compose.yml without containers. It checks the output of
+// the demo, a second run, the commands of README.md and the events of the fake of Stripe.
 func TestComposeServicesRunAsWritten(t *testing.T) {
-	h := upByHand(t)
+	h := startCompose(t)
 	credentials := h.here.Replace("/var/lib/odometer-demo/credentials.json")
 	c, err := configure(credentials, func(name string) string {
 		if value := h.project.Services["demo"].Environment[name]; value != nil {
@@ -30,7 +32,7 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	t.Run("TheDemoSaysWhatToTry", func(t *testing.T) {
+	t.Run("DemoPrintsCommandsToTry", func(t *testing.T) {
 		printed := h.running["demo"].Stdout.(*bytes.Buffer).String()
 		require.Regexp(t, `^The demo tenant has 8 customers, 3 meters and (\d+) events up to the last full hour; (\d+) of them are new.\n`, printed)
 		for _, try := range slices.Concat(tries, stripeTries) {
@@ -38,14 +40,14 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 			require.Contains(t, printed, try.Answer)
 		}
 	})
-	t.Run("ASecondRunAddsNothing", func(t *testing.T) {
+	t.Run("SecondRunAddsNothing", func(t *testing.T) {
 		now := time.Now()
 		require.NoError(t, run(t.Context(), c, now, new(bytes.Buffer))) // a full hour may have ended since the demo ran
 		var printed bytes.Buffer
 		require.NoError(t, run(t.Context(), c, now, &printed))
 		require.Equal(t, 2, strings.Count(printed.String(), "; 0 of them are new."))
 	})
-	t.Run("ReadmeCommandsGiveTheAnswersInIt", func(t *testing.T) {
+	t.Run("ReadmeCommandsGiveItsAnswers", func(t *testing.T) {
 		readme := read(t, "README.md")
 		for _, try := range tries {
 			require.Contains(t, readme, try.Command)
@@ -57,7 +59,7 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 		}
 		require.Equal(t, times, deliveries(t, c, "hello-"))
 	})
-	t.Run("StripesEventsReachTheTenant", func(t *testing.T) {
+	t.Run("EventsOfStripeReachTenant", func(t *testing.T) {
 		for _, s := range seed(stripeAccount(c)).Subscriptions {
 			body := fmt.Sprintf(`{"type":"customer.subscription.updated","object":%q}`, s.ID)
 			dbtest.Eventually(t, func() error { // Stripe also repeats an event after an error
@@ -142,6 +144,7 @@ func deliveries(t *testing.T, c config, prefix string) int {
 	return len(charged)
 }
 
+// TestReadmeNamesEveryFolder also checks that README.md has at most 150 lines.
 func TestReadmeNamesEveryFolder(t *testing.T) {
 	readme := read(t, "README.md")
 	require.LessOrEqual(t, strings.Count(readme, "\n"), 150)

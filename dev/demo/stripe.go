@@ -54,6 +54,7 @@ var inYen = map[string]client.SetPlanPricing{
 	"images": {OverageRate: number("6"), Currency: new("JPY")},
 }
 
+// stripeMapping is the configured mapping from meters to prices at Stripe.
 var stripeMapping = map[string]string{"api-calls": "price_calls"}
 
 // seed returns the account at Stripe. It contains a legacy metered price with usage records, and prices with
@@ -90,6 +91,7 @@ func seed(a stripetest.Account) stripetest.Seed {
 	return s
 }
 
+// pricesOf returns the names of the prices in the customer's subscription.
 func pricesOf(c customer) []string {
 	if c.externalID == "sakura" {
 		return []string{"tokens_jpy", "images_jpy"}
@@ -115,7 +117,7 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 		return 0, 0, err
 	}
 	account := stripeAccount(c)
-	if err := subscribe(ctx, c.StripeURL, seed(account)); err != nil {
+	if err := sendSeed(ctx, c.StripeURL, seed(account)); err != nil {
 		return 0, 0, err
 	}
 	if err := makeMeters(ctx, api, stripeMeters); err != nil {
@@ -148,6 +150,7 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 // yen is the slug of the plan with prices in yen.
 const yen = "yen"
 
+// makeYen creates the plan with prices in yen, unless it exists.
 func makeYen(ctx context.Context, api *client.ClientWithResponses) error {
 	made, err := api.CreatePlanWithResponse(ctx, nil, client.CreatePlan{Slug: yen, Name: new("Prices in yen")})
 	if err := expect.Status("create plan", made, err, http.StatusCreated, http.StatusConflict); err != nil {
@@ -185,8 +188,8 @@ func assignYen(ctx context.Context, api *client.ClientWithResponses, customer st
 	return expect.Status("assign the plan to the customer", assigned, err, http.StatusOK)
 }
 
-// subscribe creates the seeded objects at the fake of Stripe.
-func subscribe(ctx context.Context, url string, s stripetest.Seed) error {
+// sendSeed creates the seeded objects at the fake of Stripe.
+func sendSeed(ctx context.Context, url string, s stripetest.Seed) error {
 	body, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("seed Stripe: %w", err)

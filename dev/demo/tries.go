@@ -60,6 +60,7 @@ curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_STRIPE
 	},
 }
 
+// explanation is the template of the text that explain prints.
 var explanation = template.Must(template.New("explanation").Funcs(template.FuncMap{"indent": indent}).Parse(`Dashboard     {{.BaseURL}}{{with .Email}} as {{.}} with the password {{$.Password}}{{end}}
 API           {{.BaseURL}}
 {{with .TemporalUIURL}}Temporal UI   {{.}}
@@ -83,6 +84,7 @@ And with Stripe:
    answers {{.Answer}}
 {{end}}{{end}}`))
 
+// indent indents each line by three spaces.
 func indent(lines string) string { return "   " + strings.ReplaceAll(lines, "\n", "\n   ") }
 
 // stripeExport returns the shell variables that stripeTries need in addition.

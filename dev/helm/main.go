@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// namespace is the namespace of the rendered release.
 const namespace = "production"
 
 // rendered is the rendered release: hooks, which run first, other objects, and notes.
@@ -52,12 +53,13 @@ func main() {
 	_ = json.NewEncoder(os.Stdout).Encode(out)
 }
 
+// run lints and renders the chart in a folder as a release with the name.
 func run(folder, name string, files []string) (*rendered, error) {
 	linted, err := merged(files)
 	if err != nil {
 		return nil, err
 	}
-	if err := strictly(lint.RunAll(folder, linted, namespace)); err != nil {
+	if err := lintErrors(lint.RunAll(folder, linted, namespace)); err != nil {
 		return nil, err
 	}
 	values, err := merged(files) // again: the linter adds defaults for values that were removed with null
@@ -80,9 +82,9 @@ func merged(files []string) (map[string]any, error) {
 	return values, nil
 }
 
-// strictly returns warnings as errors, as lint --strict does. It ignores a missing icon, which the linter
+// lintErrors returns warnings as errors, as lint --strict does. It ignores a missing icon, which the linter
 // reports with less severity than a warning.
-func strictly(linter support.Linter) (err error) {
+func lintErrors(linter support.Linter) (err error) {
 	for _, message := range linter.Messages {
 		if message.Severity >= support.WarningSev {
 			err = errors.Join(err, message)
@@ -91,6 +93,7 @@ func strictly(linter support.Linter) (err error) {
 	return err
 }
 
+// render renders the chart and decodes all objects.
 func render(folder, name string, values map[string]any) (*rendered, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package histories checks properties against random histories, different ones in each run.
+// Package histories checks properties against random histories: sequences of operations, different ones in each run.
 package histories
 
 import (

@@ -21,10 +21,16 @@ func (c customer) atStripe() string { return "cus_" + c.id }
 // subscription returns the id of the n-th subscription. item returns the id of a meter's subscription item.
 func (c customer) subscription(n int) string { return "sub_" + c.id + []string{"", "_second"}[n] }
 func (c customer) item(meter string) string  { return "si_" + c.id + "_" + meter }
+
+// meters returns all meters of the customer, with and without a subscription.
 func (c customer) meters() []string {
 	return slices.Concat(slices.Concat(c.subscriptions...), c.unsubscribed)
 }
+
+// endsLater reports whether the customer's periods end later than those of the other customers, by laterBy.
 func (c customer) endsLater() bool { return c.id == away.id }
+
+// oneOf reports whether the customer is in the list.
 func (c customer) oneOf(all ...customer) bool {
 	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
 }
@@ -34,7 +40,8 @@ func (c customer) oneOf(all ...customer) bool {
 // delayed.
 var meters = []string{"calls", "records", "hours", "seats", "slow"}
 
-func one(kind, id string, meters ...string) customer {
+// withOneSubscription returns a customer with one subscription to the meters, or to calls if there are none.
+func withOneSubscription(kind, id string, meters ...string) customer {
 	if len(meters) == 0 {
 		meters = []string{"calls"}
 	}
@@ -43,33 +50,34 @@ func one(kind, id string, meters ...string) customer {
 
 // The customers, named after the case that each of them tests.
 var (
-	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
+	plain     = withOneSubscription("renewal", "plain", "calls", "records", "hours", "seats")
 	twice     = customer{kind: "two subscriptions", id: "twice", subscriptions: [][]string{{"calls"}, {"hours"}}}
 	apart     = customer{kind: "two subscriptions, other periods", id: "apart", subscriptions: [][]string{{"calls"}, {"hours"}}}
-	ending    = one("canceled at the period's end", "ending")
-	ended     = one("canceled at once", "ended")
-	cutOff    = one("canceled at once, no invoice", "cut-off")
-	classic   = one("price swapped, classic", "classic")
-	flexible  = one("price swapped, flexible", "flexible")
-	trying    = one("trial", "trying")
-	away      = one("API away at finalization", "away")
-	slow      = one("summaries a day behind", "slow", "slow")
-	paused    = one("collection paused as void", "paused")
-	kept      = one("collection paused as draft", "kept")
-	voided    = one("invoice voided", "voided")
-	raised    = one("line raised by hand", "raised")
-	lowered   = one("line lowered by hand", "lowered")
-	shared    = one("another reporter on the meter", "shared")
-	late      = one("usage after the closing", "late")
-	afterTest = one("live after test", "after-test")
+	ending    = withOneSubscription("canceled at the period's end", "ending")
+	ended     = withOneSubscription("canceled at once", "ended")
+	cutOff    = withOneSubscription("canceled at once, no invoice", "cut-off")
+	classic   = withOneSubscription("price swapped, classic", "classic")
+	flexible  = withOneSubscription("price swapped, flexible", "flexible")
+	trying    = withOneSubscription("trial", "trying")
+	away      = withOneSubscription("API away at finalization", "away")
+	slow      = withOneSubscription("summaries a day behind", "slow", "slow")
+	paused    = withOneSubscription("collection paused as void", "paused")
+	kept      = withOneSubscription("collection paused as draft", "kept")
+	voided    = withOneSubscription("invoice voided", "voided")
+	raised    = withOneSubscription("line raised by hand", "raised")
+	lowered   = withOneSubscription("line lowered by hand", "lowered")
+	shared    = withOneSubscription("another reporter on the meter", "shared")
+	late      = withOneSubscription("usage after the closing", "late")
+	afterTest = withOneSubscription("live after test", "after-test")
 
-	amounts        = one("amounts: renewal", "amounts")
-	amountsEnding  = one("amounts: canceled at the end", "amounts-ending")
-	amountsSwapped = one("amounts: price swapped", "amounts-swapped")
-	amountsLate    = one("amounts: usage after the closing", "amounts-late")
+	amounts        = withOneSubscription("amounts: renewal", "amounts")
+	amountsEnding  = withOneSubscription("amounts: canceled at the end", "amounts-ending")
+	amountsSwapped = withOneSubscription("amounts: price swapped", "amounts-swapped")
+	amountsLate    = withOneSubscription("amounts: usage after the closing", "amounts-late")
 	amountsOwn     = customer{kind: "amounts: no subscription", id: "amounts-own", unsubscribed: []string{"calls", "seats"}}
 )
 
+// customers are the customers of the tenant main, which bills quantities.
 var customers = []customer{
 	plain, twice, apart, ending, ended, cutOff, classic, flexible, trying, away, slow, paused, kept, voided, raised, lowered, shared, late,
 }
@@ -114,6 +122,7 @@ func seed(account stripetest.Account, customers []customer, start, end time.Time
 	return s
 }
 
+// subscribed returns the customer's subscriptions in the first month.
 func (c customer) subscribed(start, end time.Time) (all []stripetest.Subscription) {
 	if c.endsLater() {
 		start, end = start.Add(laterBy), end.Add(laterBy)

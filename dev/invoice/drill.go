@@ -39,6 +39,7 @@ type drill struct {
 	months  [3]time.Time
 }
 
+// newDrill starts the servers, the processes and the clock, and creates the tenants.
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
 	d := &drill{Drill: proc.Drill{TB: t, Out: out}, clock: proc.NewClock(t)}
@@ -64,8 +65,10 @@ func (d *drill) begin() {
 	d.amounts = d.newTenant("live", inAmounts)
 }
 
+// tenants returns all tenants.
 func (d *drill) tenants() []*tenant { return []*tenant{d.main, d.testing, d.amounts} }
 
+// tenantOf returns the tenant of a customer.
 func (d *drill) tenantOf(c customer) *tenant {
 	d.Helper()
 	all := d.tenants()
@@ -74,8 +77,8 @@ func (d *drill) tenantOf(c customer) *tenant {
 	return all[i]
 }
 
-// at advances the clock to an instant and delivers the Stripe events that result.
-func (d *drill) at(at time.Time) {
+// advanceTo advances the clock to an instant and delivers the Stripe events that result.
+func (d *drill) advanceTo(at time.Time) {
 	d.Helper()
 	d.clock.To(d, at)
 	d.settle()

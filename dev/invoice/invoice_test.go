@@ -12,6 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
+// TestDrillEachLineOfTwoMonthsIsBilledOnceOrResolved also checks that the drill detects an invoice that was voided
+// without an event.
 func TestDrillEachLineOfTwoMonthsIsBilledOnceOrResolved(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
@@ -27,7 +29,7 @@ func TestDrillEachLineOfTwoMonthsIsBilledOnceOrResolved(t *testing.T) {
 
 	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+d.lastInvoice(late)+"/void", nil)
 	err := d.prove()
-	require.ErrorContains(t, err, "usage after the closing: the invoices differ from our charges by -1.38", "nobody was told that it is void")
+	require.ErrorContains(t, err, "usage after the closing: the invoices differ from our charges by -1.38", "the event about the void invoice is not delivered")
 }
 
 func TestRowIsResolvedUnlessOpenOrDisputed(t *testing.T) {

@@ -45,7 +45,7 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 	d.Helper()
 	id, key := d.system.Tenant(d)
 	t := &tenant{id: id, api: proc.Dial(d, d.api.URL, key), customers: customers, delivered: make(map[string]bool)}
-	d.subscribe(t, mode)
+	d.createAccount(t, mode)
 	for _, slug := range meters {
 		made, err := t.api.CreateMeterWithResponse(d.Context(), nil, client.CreateMeter{Slug: slug, EventType: slug})
 		require.NoError(d, expect.Status("create meter", made, err, http.StatusCreated))
@@ -58,7 +58,7 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 		made, err := t.api.CreateCustomerWithResponse(d.Context(), nil, client.CreateCustomer{ExternalId: c.id, Name: &c.kind, BillingProviderId: &atStripe})
 		require.NoError(d, expect.Status("create customer", made, err, http.StatusCreated))
 	}
-	d.save(t)
+	d.connectStripe(t)
 	hook, err := t.api.CreateWebhookWithResponse(d.Context(), nil, client.CreateWebhook{
 		Url: d.hooksURL, EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesDiscrepancyDetected},
 	})
@@ -69,8 +69,8 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 	return t
 }
 
-// save connects the tenant to its account at Stripe.
-func (d *drill) save(t *tenant) {
+// connectStripe connects the tenant to its account at Stripe.
+func (d *drill) connectStripe(t *tenant) {
 	d.Helper()
 	in := client.SaveProvider{Type: client.SaveProviderTypeStripe, SecretKey: &t.account.Key, WebhookSecret: &t.account.WebhookSecret}
 	if t.customers[0].oneOf(inAmounts...) {
@@ -98,6 +98,7 @@ func (d *drill) use(t *tenant, value string, of ...customer) {
 	d.useAt(t, d.clock.Now(), value, of...)
 }
 
+// useAt is use with events of another time.
 func (d *drill) useAt(t *tenant, at time.Time, value string, of ...customer) {
 	d.Helper()
 	var events []client.Event
@@ -169,8 +170,9 @@ func (d *drill) close() {
 	d.await()
 }
 
-// alarmed waits until the webhook receiver has a discrepancy message for the customer of each disputed row.
-func (d *drill) alarmed(rows []row) {
+// awaitDiscrepancyMessages waits until the webhook receiver has a discrepancy message for the customer of each disputed
+// row.
+func (d *drill) awaitDiscrepancyMessages(rows []row) {
 	d.Helper()
 	for _, r := range rows {
 		if r.State != client.ReconciliationStateDisputed {
@@ -203,7 +205,7 @@ func (d *drill) reconciliations(t *tenant) (all []client.Reconciliation) {
 	return listed.JSON200.Data
 }
 
-// decide applies an operator's decision to a discrepancy. The verdict is waive, rebill or write off.
+// decide applies an operator's decision to a discrepancy over the API. The verdict is waive, rebill or write off.
 func (d *drill) decide(by *operator, r client.Reconciliation, verdict, reason string) {
 	d.Helper()
 	ctx := d.Context()
@@ -237,6 +239,7 @@ func (d *drill) lateUsage(t *tenant, c customer) (sum metering.Decimal) {
 	return sum
 }
 
+// decimal parses a number of the API.
 func (d *drill) decimal(n json.Number) metering.Decimal {
 	d.Helper()
 	value, err := metering.ParseDecimal(n.String())

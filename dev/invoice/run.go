@@ -20,7 +20,7 @@ func (d *drill) run() error {
 	rows := d.rows()
 	d.showRows(rows)
 	d.Printf("\n4. Operators decide over the API:\n")
-	d.alarmed(rows)
+	d.awaitDiscrepancyMessages(rows)
 	d.decisions()
 	d.Printf("\n5. The second month, with usage alone, and some that comes late for the first one.")
 	d.secondMonth()
@@ -34,28 +34,29 @@ func (d *drill) firstMonth() {
 	first, border := d.months[0], d.months[1]
 	behind := stripetest.Behaviour{Mode: stripetest.Stale, Times: 1_000_000, Path: "/v1/billing/meters/mtr_slow/event_summaries", LagSeconds: 86400}
 	d.fake.Behave(behind)
-	d.at(first.Add(5 * day))
+	d.advanceTo(first.Add(5 * day))
 	d.useAll("100.25", func(customer) bool { return true })
 	d.autoSync()
-	d.at(first.Add(15 * day))
+	d.advanceTo(first.Add(15 * day))
 	d.use(d.main, "10", classic, flexible, ended, cutOff) // no report includes this usage before the subscriptions change at Stripe
 	d.use(d.amounts, "10", amountsSwapped)
-	d.happen()
-	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of the canceled customer is final
-	d.subscribe(d.testing, "live")
-	d.save(d.testing)
+	d.changeSubscriptions()
+	d.advanceTo(first.Add(15*day + 2*time.Hour)) // the last invoice of the canceled customer is final
+	d.createAccount(d.testing, "live")
+	d.connectStripe(d.testing)
 
 	runs := func(c customer) bool { return !c.oneOf(ended, cutOff) }
-	d.at(first.Add(20 * day))
+	d.advanceTo(first.Add(20 * day))
 	d.reportElsewhere(shared, "7")
 	d.useAll("70.5", runs)
 	d.autoSync()
-	d.at(border.Add(-time.Hour))
+	d.advanceTo(border.Add(-time.Hour))
 	d.useAll("9.5", runs) // reported while the invoice is a draft
 }
 
-// happen changes subscriptions at Stripe in the middle of the first month.
-func (d *drill) happen() {
+// changeSubscriptions swaps prices, cancels subscriptions and pauses collection at Stripe in the middle of the first
+// month.
+func (d *drill) changeSubscriptions() {
 	d.Helper()
 	d.swap(classic)
 	d.swap(flexible)
@@ -73,12 +74,12 @@ func (d *drill) happen() {
 func (d *drill) firstBorder() {
 	d.Helper()
 	border := d.months[1]
-	d.at(border.Add(time.Minute))
+	d.advanceTo(border.Add(time.Minute))
 	d.edit(raised, "200", "400")
 	d.edit(lowered, "150", "300")
-	d.at(border.Add(61 * time.Minute))
+	d.advanceTo(border.Add(61 * time.Minute))
 
-	d.at(border.Add(laterBy - time.Hour))
+	d.advanceTo(border.Add(laterBy - time.Hour))
 	d.use(d.main, "5", away)
 	d.api.Kill(d)
 	d.worker.Kill(d)
@@ -97,11 +98,11 @@ func (d *drill) firstBorder() {
 // before and after the close.
 func (d *drill) closeAt(border time.Time) {
 	d.Helper()
-	d.at(border.Add(4 * day))
+	d.advanceTo(border.Add(4 * day))
 	d.autoSync()
 	d.close()
 	d.settle()
-	d.at(border.Add(4*day + time.Hour))
+	d.advanceTo(border.Add(4*day + time.Hour))
 	d.autoSync() // lists the invoices of customers without a known last invoice
 }
 
@@ -133,7 +134,7 @@ func (d *drill) secondMonth() {
 	d.Helper()
 	first, start, border := d.months[0], d.months[1], d.months[2]
 	stays := func(c customer) bool { return !c.oneOf(ending, ended, cutOff, amountsEnding) }
-	d.at(start.Add(5 * day))
+	d.advanceTo(start.Add(5 * day))
 	d.useAt(d.main, first.Add(10*day), "7", late)
 	d.useAt(d.amounts, first.Add(10*day), "7", amountsLate, amountsOwn)
 	d.update(kept, "pause_collection", "")
@@ -141,22 +142,22 @@ func (d *drill) secondMonth() {
 	d.useAll("60.5", stays)
 	d.settle()
 	d.autoSync()
-	d.at(border.Add(-time.Hour))
+	d.advanceTo(border.Add(-time.Hour))
 	d.useAll("1.5", stays)
 	d.autoSync()
 	for _, after := range []time.Duration{time.Minute, 61 * time.Minute, laterBy + time.Minute, laterBy + 61*time.Minute} {
-		d.at(border.Add(after))
+		d.advanceTo(border.Add(after))
 	}
 	d.closeAt(border)
 }
 
-// useAll sends usage of all customers for which meant returns true.
-func (d *drill) useAll(value string, meant func(customer) bool) {
+// useAll sends usage of all customers for which selects returns true.
+func (d *drill) useAll(value string, selects func(customer) bool) {
 	d.Helper()
 	for _, t := range d.tenants() {
 		var of []customer
 		for _, c := range t.customers {
-			if meant(c) {
+			if selects(c) {
 				of = append(of, c)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// subscribe creates the tenant's account at the fake of Stripe, in test or live mode.
-func (d *drill) subscribe(t *tenant, mode string) {
+// createAccount creates the tenant's account at the fake of Stripe, in test or live mode.
+func (d *drill) createAccount(t *tenant, mode string) {
 	d.Helper()
 	t.account = stripetest.Account{
 		ID: "acct_" + t.id, Key: "sk_" + mode + "_" + t.id, WebhookSecret: receiver.Secret, WebhookURL: d.api.URL + "/v1/provider-webhooks/stripe/" + t.id,

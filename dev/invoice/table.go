@@ -52,6 +52,7 @@ func (d *drill) reconciled(c customer) client.Reconciliation {
 
 const rowFormat = "   %-34s %-8s %5v %8v %8v %8v %8v  %-11s %s"
 
+// showRows prints the rows as a table.
 func (d *drill) showRows(rows []row) {
 	d.Helper()
 	d.Printf(rowFormat, "customer", "meter", "month", "ours", "counted", "invoiced", "billed", "state", "reason")
@@ -89,12 +90,17 @@ func (r row) isResolved() bool {
 
 // account compares the amount that a customer owes by our books with the amount on Stripe's invoices.
 type account struct {
-	customer          customer
-	charges, late, is metering.Decimal // is: the total of Stripe's invoices
-	given             metering.Decimal // our charges minus the invoiced amounts, for waived and written-off rows
+	customer customer
+	charges  metering.Decimal // by our books, of closed periods
+	late     metering.Decimal // by our books, of usage after the close
+	invoiced metering.Decimal // the total of Stripe's final invoices, without void ones
+	given    metering.Decimal // our charges minus the invoiced amounts, for waived and written-off rows
 }
 
-func (a account) difference() metering.Decimal { return a.is.Sub(a.charges).Sub(a.late).Add(a.given) }
+// difference returns the amount by which the invoices exceed our charges, without waived and written-off differences.
+func (a account) difference() metering.Decimal {
+	return a.invoiced.Sub(a.charges).Sub(a.late).Add(a.given)
+}
 
 // price is the price of every unit, for Odometer and for Stripe.
 var price = metering.MustDecimal("0.02")
@@ -103,7 +109,7 @@ var price = metering.MustDecimal("0.02")
 // and Stripe's invoices to given, so that this difference counts as explained.
 func (d *drill) account(t *tenant, c customer, rows []row) account {
 	d.Helper()
-	a := account{customer: c, late: d.lateUsage(t, c).Mul(price), is: d.charged(t, c)}
+	a := account{customer: c, late: d.lateUsage(t, c).Mul(price), invoiced: d.charged(t, c)}
 	for _, r := range rows {
 		if r.tenant != t || r.customer.id != c.id {
 			continue
@@ -146,7 +152,7 @@ func (d *drill) prove() error {
 	for _, t := range d.tenants() {
 		for _, c := range t.customers {
 			a := d.account(t, c, rows)
-			d.Printf(format, c.kind, a.charges, a.late, a.given, a.is, a.difference())
+			d.Printf(format, c.kind, a.charges, a.late, a.given, a.invoiced, a.difference())
 			if !a.difference().IsZero() {
 				failures = append(failures, fmt.Errorf("%s: the invoices differ from our charges by %s", c.kind, a.difference()))
 			}

@@ -38,6 +38,7 @@ type drill struct {
 	hooks  string // the URL of the webhook
 }
 
+// newDrill starts the processes and creates the server, which asks the API before it serves a call.
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
 	d := &drill{Drill: proc.Drill{TB: t, Out: out}, clock: proc.NewClock(t)}
@@ -61,6 +62,7 @@ func (d *drill) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// call returns the event of one call.
 func (d *drill) call() client.Event {
 	return client.Event{EventType: "call", CustomerId: customer, Timestamp: new(d.clock.Now())}
 }
@@ -76,10 +78,10 @@ func (d *drill) run() {
 
 	d.request("calls 1 to 7", 7, "served", "7", "3")
 	d.request("call 8", 1, "served", "8", "2")
-	d.warned(warning, "8", "2")
+	d.awaitWarning(warning, "8", "2")
 	d.reserve("reserve 3 calls", 3, "refused", "8", "2")
 	d.reserve("reserve and settle 2 calls", 2, "settled", "10", "0")
-	d.warned("100", "10", "0")
+	d.awaitWarning("100", "10", "0")
 	d.request("call 11", 1, "429", "10", "0")
 	d.reserve("reserve 1 call", 1, "refused", "10", "0")
 	d.clock.To(d, next.Add(time.Minute))
@@ -88,6 +90,7 @@ func (d *drill) run() {
 	d.Printf("\n%s is warned at 80 %%, stopped at 100 %%, and served again in the next hour: OK", customer)
 }
 
+// setQuota creates the meter, the customer and the quota.
 func (d *drill) setQuota() {
 	d.Helper()
 	made, err := d.api.CreateMeterWithResponse(d.Context(), nil, client.CreateMeter{Slug: meter, EventType: "call", Aggregation: new(client.CreateMeterAggregationCount)})
@@ -110,7 +113,7 @@ func (d *drill) beginHour() time.Time {
 	return hour
 }
 
-// request sends calls to the server.
+// request sends calls to the server, checks the result of the last call and the usage of the quota, and prints them.
 func (d *drill) request(step string, calls int, want, used, left string) {
 	d.Helper()
 	var response *http.Response
@@ -139,7 +142,8 @@ func (d *drill) request(step string, calls int, want, used, left string) {
 	d.show(d.clock.Now().Format("15:04"), step, level.Used, level.Remaining, result)
 }
 
-// reserve reserves calls and settles the reservation with the same number of events.
+// reserve reserves calls and, unless the quota refuses, settles the reservation with the same number of events. It
+// checks and prints the result.
 func (d *drill) reserve(step string, calls int, want, used, left string) {
 	d.Helper()
 	amount := client.QuotaAmount{Meter: meter, Amount: json.Number(strconv.Itoa(calls))}
@@ -160,7 +164,7 @@ func (d *drill) reserve(step string, calls int, want, used, left string) {
 	d.show(d.clock.Now().Format("15:04"), step, level.Used, level.Remaining, result)
 }
 
-// level returns the usage of the quota.
+// level returns the used and the remaining calls of the quota.
 func (d *drill) level() client.QuotaDecision {
 	d.Helper()
 	check, err := d.quotas.Check(d.Context(), client.QuotaCheck{Customer: customer, Meter: meter, Amount: "0"})
@@ -169,11 +173,13 @@ func (d *drill) level() client.QuotaDecision {
 	return check.QuotaDecision
 }
 
+// require checks the result of a step, and the used and the remaining calls after it.
 func (d *drill) require(step, want, result, used, left string, level client.QuotaDecision) {
 	d.Helper()
 	require.Equal(d, []string{want, used, left}, []string{result, string(level.Used), string(level.Remaining)}, step)
 }
 
+// show prints a row of the output.
 func (d *drill) show(at, step, used, left, result any) {
 	d.Printf("%-7v%-28v%6v%6v   %v", at, step, used, left, result)
 }

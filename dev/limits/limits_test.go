@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDrillACustomerIsStoppedAtALimit(t *testing.T) {
+func TestDrillCustomerIsStoppedAtLimit(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
 	newDrill(t, io.MultiWriter(&printed, t.Output())).run()

@@ -30,9 +30,9 @@ func (d *drill) createAlert() {
 	d.alert = created.JSON201.Id
 }
 
-// warned waits for the message of a threshold. It ignores messages of other thresholds, because a message
-// can arrive more than once.
-func (d *drill) warned(threshold json.Number, used, left string) {
+// awaitWarning waits for the message of a threshold, checks and prints it. It ignores messages of other thresholds,
+// because a message can arrive more than once.
+func (d *drill) awaitWarning(threshold json.Number, used, left string) {
 	d.Helper()
 	var message client.AlertTriggered
 	dbtest.Eventually(d, func() (err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// module is the prefix of import paths in this repository.
 const module = "github.com/odometer-metering/odometer/"
 
 // arrows maps each folder to the folders of this repository that its code may import. An entry also covers the
@@ -69,6 +70,7 @@ func TestPackagesImportInOneDirection(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// checkFile checks the imports of a file.
 func checkFile(t *testing.T, path string) {
 	t.Helper()
 	folder := listedFolder(filepath.ToSlash(filepath.Dir(path)))
@@ -112,6 +114,7 @@ func mayImportAll(path string, allowed []string) bool {
 	return slices.Contains(allowed, "*") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/dbtest/")
 }
 
+// checkExclusive checks an import against the folders in exclusive.
 func checkExclusive(t *testing.T, path, name string) {
 	t.Helper()
 	for library, owner := range exclusive {

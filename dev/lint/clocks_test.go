@@ -25,8 +25,8 @@ var (
 // clocksAllowed lists the lines that may read a clock: it maps a part of each line to the reason. No rule
 // depends on the clock that such a line reads.
 var clocksAllowed = map[string]string{
-	"began := time.Now()":                             "how long something takes is measured, not judged",
-	"time.Since(began)":                               "the same",
+	"began := time.Now()":                             "a measured duration, on which no rule depends",
+	"time.Since(began)":                               "a measured duration, on which no rule depends",
 	"time.Now().UnixNano()":                           "a name or a seed that is not used twice",
 	"select epoch, erasures, idempotency_conflicts, ": "compared with when the server's own process started",
 
@@ -41,7 +41,7 @@ var clocksAllowed = map[string]string{
 	"select d.message_id, e.host, clock_timestamp()": "how much of a budget is spent that all workers share",
 	"retired_at = now()":                             "when a meter version was replaced, which no total depends on",
 	"completed_at = now()":                           "a meter whose past is counted",
-	"case when past.found then null else now() end,": "the same, without a past",
+	"case when past.found then null else now() end,": "a meter without earlier events, which is complete at once",
 	"timestamptz not null default now()":             "a column of a migration: none that a rule reads",
 }
 
@@ -118,10 +118,11 @@ func TestTestDatesScriptCoversEachFolderOfRules(t *testing.T) {
 	}
 }
 
+// monthsFromNow matches a call of AddDate on the present with a number of months.
 var monthsFromNow = regexp.MustCompile(`\b[nN]ow(\(\))?(\.UTC\(\))?\.AddDate\([^,]+, [^0]`)
 
-// Months that are added to the present fall into the wrong month on the last days of a month: 31 March minus a
-// month is 3 March.
+// TestMonthsAreNotCountedFromToday finds tests and code that add months to the present. On the last days of a month,
+// the result is in the wrong month: 31 March minus a month is 3 March.
 func TestMonthsAreNotCountedFromToday(t *testing.T) {
 	t.Parallel()
 	for _, path := range filesLike(t, "*.go") {
@@ -132,6 +133,7 @@ func TestMonthsAreNotCountedFromToday(t *testing.T) {
 	}
 }
 
+// glob returns the files that match the patterns, sorted.
 func glob(t *testing.T, patterns ...string) (paths []string) {
 	t.Helper()
 	for _, pattern := range patterns {
@@ -143,6 +145,7 @@ func glob(t *testing.T, patterns ...string) (paths []string) {
 	return paths
 }
 
+// lines returns the lines of a file.
 func lines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

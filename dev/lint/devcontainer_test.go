@@ -15,9 +15,9 @@ var (
 	portDefault = regexp.MustCompile(`\$\{\w+_PORT:=(\d+)\}`)
 )
 
-// TestTheDevelopmentContainerFitsTheRepository checks that the development container has the Go release of go.mod and
+// TestDevelopmentContainerFitsRepository checks that the development container has the Go release of go.mod and
 // images of the Dockerfile, runs the set-up of CONTRIBUTING.md, and forwards the ports of make up.
-func TestTheDevelopmentContainerFitsTheRepository(t *testing.T) {
+func TestDevelopmentContainerFitsRepository(t *testing.T) {
 	t.Parallel()
 	var container struct {
 		PostCreateCommand string

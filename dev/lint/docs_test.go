@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestDocsPicturesAreThereAndSmall checks that the pages show each picture in docs/pictures, and that each picture is
+// at most 120 KB large and 1280 pixels wide.
 func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 	pages := read(t, "README.md") + read(t, "docs/operators.md") + read(t, "docs/guides/start-from-a-template.md") + read(t, "docs/guides/break-usage-down.md")
 	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/|\.\./)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(pages, -1)
@@ -75,9 +77,9 @@ func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 	require.NotZero(t, diagrams)
 }
 
-// TestTheDocumentsNameFilesAndTestsThatExist checks pages about the code. Each file and each test that such a
+// TestDocumentsNameExistingFilesAndTests checks pages about the code. Each file and each test that such a
 // page names in a code span must exist.
-func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
+func TestDocumentsNameExistingFilesAndTests(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("docs/architecture/*.md")
 	require.NoError(t, err)
@@ -136,6 +138,7 @@ func filesLike(t *testing.T, pathspecs ...string) []string {
 }
 
 var (
+	// concatenated matches the end and the start of two concatenated strings.
 	concatenated = regexp.MustCompile(`" \+\n?\s*"`)
 
 	linked  = regexp.MustCompile(`\]\(([^()\s]+)\)`)

@@ -134,6 +134,7 @@ func TestPropertyTestsAreNamedTestProperty(t *testing.T) {
 	}
 }
 
+// testFiles returns the files of Go tests, except those with simulated time and this file.
 func testFiles(t *testing.T) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

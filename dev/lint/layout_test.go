@@ -47,6 +47,7 @@ func TestSameNounHasSameFileNameInEveryFolder(t *testing.T) {
 	}
 }
 
+// singular returns the singular of a noun.
 func singular(noun string) string {
 	if stem, is := strings.CutSuffix(noun, "ies"); is {
 		return stem + "y"

@@ -2,7 +2,7 @@ package lint
 
 import "regexp"
 
-// Phrase is a form of words that makes readers read a sentence twice.
+// Phrase is a form of words that makes readers read a sentence twice, and its replacement.
 type Phrase struct {
 	Pattern *regexp.Regexp
 	Use     string

@@ -101,7 +101,8 @@ var Retired = []Word{
 	{"cancelling", "canceling", Anywhere},
 }
 
-// In returns the retired terms in an identifier or a text, in the order of Retired.
+// In returns the retired terms in an identifier or a text, in the order of Retired. Terms of the scope Fields are found
+// only if where is Fields and the whole text is the term.
 func In(text string, where Where) []string {
 	parts := Parts(text)
 	var found []string
@@ -144,6 +145,7 @@ func begins(letters []rune, i int) bool {
 	return unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1])
 }
 
+// has reports whether the words are next to each other in parts.
 func has(parts, word []string) bool {
 	for i := range len(parts) - len(word) + 1 {
 		if slices.Equal(parts[i:i+len(word)], word) {

@@ -93,6 +93,7 @@ func tryFaults(ctx context.Context, folder string, chosen *regexp.Regexp, lives 
 	return nil
 }
 
+// seeds matches the seed in the output of a failed life.
 var seeds = regexp.MustCompile(`SEED=(\d+)`)
 
 // found returns the seed of the first life that fails with the fault, or "" if none does. Seeds begin at 1.

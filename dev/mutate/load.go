@@ -25,6 +25,7 @@ type loaded struct {
 	sources [][]byte
 }
 
+// load parses and type-checks the folder.
 func load(ctx context.Context, folder string) (l loaded, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {

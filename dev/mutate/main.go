@@ -41,6 +41,8 @@ func main() {
 	}
 }
 
+// run creates all mutants, compiles them into one program, and tries the mutants that match the regular expression in
+// only.
 func run(ctx context.Context, folder, only string, lives int) error {
 	chosen, err := regexp.Compile(only)
 	if err != nil {

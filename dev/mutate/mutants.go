@@ -117,6 +117,7 @@ func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[
 	return m.mutants, files, nil
 }
 
+// visit adds the mutants of a node.
 func (m *mutator) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -135,6 +136,7 @@ func (m *mutator) visit(n ast.Node) bool {
 	return true
 }
 
+// operator adds the mutants of an operator.
 func (m *mutator) operator(n ast.Node, at token.Pos, operator token.Token) {
 	for _, s := range operators[operator] {
 		m.add(s.kind, n, at, at+token.Pos(len(operator.String())), s.other)
@@ -182,6 +184,7 @@ func (m *mutator) has(x ast.Expr, method string, arguments []ast.Expr) bool {
 	return true
 }
 
+// is reports whether an expression has the type, or a type with that underlying type.
 func (m *mutator) is(x ast.Expr, typ string) bool {
 	t := m.info.TypeOf(x)
 	return types.Default(t).String() == typ || t.Underlying().String() == typ
@@ -219,8 +222,10 @@ func (m *mutator) typeOf(n ast.Node) string {
 	})
 }
 
+// at returns the offset of a position in its file.
 func (m *mutator) at(p token.Pos) int { return m.set.Position(p).Offset }
 
+// text returns the source of a node on one line.
 func (m *mutator) text(n ast.Node) string {
 	return oneLine(string(m.source[m.at(n.Pos()):m.at(n.End())]))
 }

@@ -17,6 +17,7 @@ var accepted string
 // reason is the reason why no test notices a fault.
 type reason string
 
+// equivalent reports whether the mutant behaves like the original.
 func (r reason) equivalent() bool { return strings.HasPrefix(string(r), "equivalent: ") }
 
 // readReasons returns the reasons by the keys of their mutants. It returns an error if a line matches no
@@ -33,6 +34,7 @@ func readReasons(of []mutant) (map[string]reason, error) {
 	return reasons, nil
 }
 
+// cutLast cuts a text at the last separator.
 func cutLast(s, separator string) (before, after string, found bool) {
 	i := strings.LastIndex(s, separator)
 	if i < 0 {

@@ -13,6 +13,7 @@ const leastNoticed = 90
 // count is the result for one kind of fault. Mutants accepted as equivalent do not count as tried.
 type count struct{ tried, noticed, accepted int }
 
+// percent returns the share of noticed faults.
 func (c count) percent() int {
 	if c.tried == 0 {
 		return 100

@@ -44,6 +44,7 @@ type config struct {
 	TemporalUIURL   string `json:"temporal_ui_url"`
 }
 
+// configure reads the file.
 func configure(t testing.TB, path string) (c config) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -32,10 +32,12 @@ type outage struct {
 	timeLimit time.Duration     // the maximum time to wait for any condition
 }
 
+// newOutage returns a run of the demonstration against the system of the configuration.
 func newOutage(d proc.Drill, c config, t temporal.Client, w worker) *outage {
 	return &outage{Drill: d, config: c, api: proc.Dial(d, c.BaseURL, c.AdminKey), temporal: t, worker: w, timeLimit: dbtest.Deadline}
 }
 
+// run runs the three failures and then compares the bills.
 func (o *outage) run() {
 	o.Helper()
 	o.Cleanup(func() { o.behave(stripetest.Behaviour{}) }) // the fake must not keep failing after this run
@@ -46,6 +48,7 @@ func (o *outage) run() {
 	require.NoError(o, o.prove())
 }
 
+// findCustomers reads the tenant's customers that have an id at Stripe.
 func (o *outage) findCustomers() {
 	o.Helper()
 	listed, err := o.api.ListCustomersWithResponse(o.Context(), &client.ListCustomersParams{PageSize: new(int64(1000))})
@@ -157,7 +160,8 @@ func (o *outage) syncAll() <-chan answer {
 	return answers
 }
 
-// sync requests a sync of a customer. Its error does not end the drill, because goroutines call it.
+// sync requests a sync of a customer. An error is part of the answer and does not end the drill, because goroutines
+// call sync.
 func (o *outage) sync(customer string) answer {
 	began := time.Now()
 	got, err := o.api.SyncBillingWithResponse(o.Context(), client.SyncBilling{CustomerExternalId: customer})
@@ -171,6 +175,7 @@ func (o *outage) sync(customer string) answer {
 	return answer{customer: customer, status: got.StatusCode(), run: shown, took: time.Since(began)}
 }
 
+// showAnswers waits for the answers and prints them.
 func (o *outage) showAnswers(answers <-chan answer) {
 	o.Helper()
 	o.Printf("   The API's answers to those who asked for a sync:\n")

@@ -18,6 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// TestDrillUsageIsReportedOnceDespiteOutage also checks that the drill detects usage that another program sent to
+// Stripe.
 func TestDrillUsageIsReportedOnceDespiteOutage(t *testing.T) {
 	fake := proc.Serve(t, stripetest.New(stripetest.Options{}))
 	system := proc.Fresh(t, proc.Config{Env: []string{"STRIPE_API_BASE=" + fake}})
@@ -34,12 +36,12 @@ func TestDrillUsageIsReportedOnceDespiteOutage(t *testing.T) {
 	require.Equal(t, 14, strings.Count(text, " ok\n"))
 	require.Contains(t, text, "nothing twice, nothing lost: OK")
 
-	o.tell("cus_contoso")
-	require.ErrorContains(t, o.prove(), "1 of 14 lines differ", "somebody else told Stripe something")
+	o.sendMeterEvent("cus_contoso")
+	require.ErrorContains(t, o.prove(), "1 of 14 lines differ", "another program sent usage to Stripe")
 }
 
-// tell sends a meter event to the fake directly, so that Odometer has no record of it.
-func (o *outage) tell(customer string) {
+// sendMeterEvent sends a meter event to the fake directly, so that Odometer has no record of it.
+func (o *outage) sendMeterEvent(customer string) {
 	o.Helper()
 	key := "sk_test_" + strings.TrimPrefix(o.state().Accounts[0].ID, "acct_")
 	form := "event_name=tokens&payload[value]=1&payload[stripe_customer_id]=" + customer

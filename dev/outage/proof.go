@@ -25,6 +25,7 @@ type line struct {
 	calls, most     int // accepted by Stripe: in total, and the most for one idempotency key
 }
 
+// right reports whether Stripe bills the usage in whole units, and has accepted no idempotency key twice.
 func (l line) right() bool { return l.billed.Equal(billing.Units(l.usage, 0)) && l.most <= 1 }
 
 // prove prints every line, and returns an error if one is wrong.
@@ -70,7 +71,7 @@ func (o *outage) lines(c client.Customer) (lines []line) {
 	return lines
 }
 
-// awaitSync waits until a sync ends, because the API answers the request for a sync after 25 seconds at the latest.
+// awaitSync waits until a sync ends. The answer to the request does not suffice: it arrives after at most 25 seconds.
 func (o *outage) awaitSync(id string) (run *client.SyncRun) {
 	o.Helper()
 	dbtest.Within(o, o.timeLimit, func() error {
@@ -95,6 +96,7 @@ func (o *outage) state() (state stripetest.State) {
 	return state
 }
 
+// itemsOf returns the subscription items of a customer at Stripe.
 func itemsOf(state stripetest.State, customer string) (items []stripetest.ItemState) {
 	for _, a := range state.Accounts {
 		for _, c := range a.Customers {

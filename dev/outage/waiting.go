@@ -72,6 +72,7 @@ func (o *outage) showWaiting() {
 	o.Printf("\n   One of them in the Temporal UI: %s", o.linkTo(runs[len(runs)-1]))
 }
 
+// linkTo returns the address of a run in the Temporal UI.
 func (o *outage) linkTo(r waiting) string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s/%s", o.TemporalUIURL, temporal.DefaultNamespace, url.PathEscape(r.id), r.run)
 }

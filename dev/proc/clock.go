@@ -52,6 +52,7 @@ func (c *Clock) Correct(t testing.TB) {
 	c.set(t, 0)
 }
 
+// set writes the difference to the file that the processes read.
 func (c *Clock) set(t testing.TB, ahead time.Duration) {
 	t.Helper()
 	next := c.path + ".next"

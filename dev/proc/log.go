@@ -24,6 +24,7 @@ type tail struct {
 	text []byte
 }
 
+// Write adds a line, and drops the oldest bytes.
 func (l *tail) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// Temporal returns a client that is open until the test ends. It waits for a busy server as long as the test may take.
+// Temporal returns a client that is open until the test ends. Its requests wait for a busy server until Deadline.
 func Temporal(t testing.TB, address, namespace string) client.Client {
 	t.Helper()
 	c, err := client.Dial(options(address, namespace))
@@ -34,6 +34,7 @@ func Temporal(t testing.TB, address, namespace string) client.Client {
 	return c
 }
 
+// options returns the options of a client that waits for a busy server.
 func options(address, namespace string) client.Options {
 	return client.Options{
 		HostPort: address, Namespace: namespace, Identity: "test", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
@@ -53,6 +54,7 @@ func wait(ctx context.Context, method string, request, answer any, conn *grpc.Cl
 	return ask(longer, method, request, answer, conn, options...)
 }
 
+// namespaces is the number of namespaces that this process has created.
 var namespaces atomic.Int64
 
 // Namespace creates a Temporal namespace for the test, with the search attributes that a worker needs.

@@ -88,6 +88,7 @@ func (s *System) Conn(t testing.TB) *pgx.Conn {
 	return conn
 }
 
+// randomKey returns 32 random bytes in base64.
 func randomKey() string {
 	var key [32]byte
 	rand.Read(key[:])
@@ -249,6 +250,7 @@ func (p *Process) Start(t testing.TB) {
 	p.awaitReady(t)
 }
 
+// awaitReady waits until the process is ready, and fails if it ends before.
 func (p *Process) awaitReady(t testing.TB) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
@@ -287,6 +289,7 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
+// signal sends a signal to the process, unless it has ended.
 func (p *Process) signal(t testing.TB, signal os.Signal) {
 	t.Helper()
 	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -318,6 +321,7 @@ func (p *Process) Output(t testing.TB) string {
 	return string(text)
 }
 
+// logTail is the number of bytes of a log that a failed test prints.
 const logTail = 8 << 10
 
 // Maximum RSS of the processes in bytes, under any load.
@@ -336,6 +340,7 @@ func (p *Process) Memory(t testing.TB) (now, peak int64) {
 	return kilobytes(t, status, "VmRSS:"), kilobytes(t, status, "VmHWM:")
 }
 
+// kilobytes returns a number of kilobytes in /proc/PID/status, in bytes.
 func kilobytes(t testing.TB, status []byte, name string) int64 {
 	t.Helper()
 	for line := range strings.Lines(string(status)) {

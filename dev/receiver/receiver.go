@@ -43,6 +43,7 @@ type Behaviour struct {
 	DropAnswer bool `json:"drop_answer"` // store the delivery, then close the connection without an answer
 }
 
+// receiver is the handler of the endpoint.
 type receiver struct {
 	verify func(body []byte, header http.Header) error
 
@@ -64,6 +65,7 @@ func NewIgnoringTime(secret string) http.Handler {
 	return newHandler(parseSecret(secret).VerifyIgnoringTimestamp)
 }
 
+// parseSecret returns the verifier of signatures with the secret. It panics if the secret is malformed.
 func parseSecret(secret string) *standardwebhooks.Webhook {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -72,16 +74,18 @@ func parseSecret(secret string) *standardwebhooks.Webhook {
 	return webhook
 }
 
+// newHandler returns a receiver that verifies deliveries with the function.
 func newHandler(verify func(body []byte, header http.Header) error) http.Handler {
 	r := &receiver{verify: verify}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /received", r.list)
-	mux.HandleFunc("DELETE /received", r.forget)
+	mux.HandleFunc("DELETE /received", r.deleteAll)
 	mux.HandleFunc("POST /behave", r.behave)
 	mux.HandleFunc("/", r.receive)
 	return mux
 }
 
+// list handles GET /received.
 func (r *receiver) list(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	received := append([]Delivery{}, r.received...)
@@ -105,13 +109,15 @@ func Received(ctx context.Context, url string) (deliveries []Delivery, err error
 	return deliveries, err
 }
 
-func (r *receiver) forget(w http.ResponseWriter, _ *http.Request) {
+// deleteAll handles DELETE /received.
+func (r *receiver) deleteAll(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	r.received = nil
 	r.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// behave handles POST /behave. Without times, the behaviour is for one delivery.
 func (r *receiver) behave(w http.ResponseWriter, req *http.Request) {
 	b := Behaviour{Times: 1}
 	if err := json.NewDecoder(req.Body).Decode(&b); err != nil {
@@ -128,6 +134,7 @@ func (r *receiver) behave(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// receive handles a delivery: it stores the delivery, and answers as the behaviour says.
 func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {

@@ -44,7 +44,7 @@ func TestReceiverFailsRequestedNumberOfTimes(t *testing.T) {
 	require.Equal(t, 503, deliver(t, server, secret, "a"))
 	require.Equal(t, 503, deliver(t, server, secret, "b"))
 	require.Equal(t, 204, deliver(t, server, secret, "c"))
-	require.Len(t, received(t, server), 3, "what it refused it keeps as well")
+	require.Len(t, received(t, server), 3, "refused deliveries are stored too")
 }
 
 func TestReceiverStoresRequestThoughResponseIsDropped(t *testing.T) {
@@ -55,6 +55,7 @@ func TestReceiverStoresRequestThoughResponseIsDropped(t *testing.T) {
 	require.Len(t, received(t, server), 2)
 }
 
+// start starts a receiver and returns its server.
 func start(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(receiver.New(secret))
@@ -84,6 +85,7 @@ func deliver(t *testing.T, server *httptest.Server, secret, body string) int {
 	return answer.StatusCode
 }
 
+// received returns the stored deliveries.
 func received(t *testing.T, server *httptest.Server) []receiver.Delivery {
 	t.Helper()
 	deliveries, err := receiver.Received(t.Context(), server.URL)
@@ -91,6 +93,7 @@ func received(t *testing.T, server *httptest.Server) []receiver.Delivery {
 	return deliveries
 }
 
+// ask sends a request that changes the receiver.
 func ask(t *testing.T, method, url, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

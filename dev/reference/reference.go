@@ -50,6 +50,7 @@ func Decode(object string) Properties {
 	return properties
 }
 
+// decode returns a JSON value. Numbers are json.Number.
 func decode(literal string) (value any) {
 	decoder := json.NewDecoder(strings.NewReader(literal))
 	decoder.UseNumber()
@@ -93,6 +94,7 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
+// matches reports whether the properties of an event meet the filter.
 func (f Filter) matches(p Properties) bool {
 	value := p.at(f.Property)
 	equal := slices.ContainsFunc(f.Values, func(literal json.RawMessage) bool { return Text(decode(string(literal))) == Text(value) })
@@ -115,6 +117,7 @@ func (f Filter) matches(p Properties) bool {
 	return map[string]bool{"gt": a.Cmp(b) > 0, "gte": a.Cmp(b) >= 0, "lt": a.Cmp(b) < 0, "lte": a.Cmp(b) <= 0}[f.Operator]
 }
 
+// numberText matches the values that count as numbers.
 var numberText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$`)
 
 // Value returns the value that a meter counts for an event, or nil if it does not count the event.
@@ -156,6 +159,7 @@ func toTwelveDecimals(exact *big.Rat) *big.Rat {
 	return new(big.Rat).SetFrac(whole, power(12))
 }
 
+// power returns ten to the n.
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
 // Group returns a text that is equal for events of the same group.

@@ -64,6 +64,7 @@ func (s *summary) runAll(ctx context.Context, modules []string, race bool, selec
 	}
 }
 
+// testName matches the folder, if there is one, and the name of a test.
 var testName = regexp.MustCompile(`^(?:(.*?)\.)?((?:Test|Example|Fuzz)\w*(?:/.*)?)$`)
 
 // runOne runs the test FOLDER.NAME, or the tests of that NAME in any package.

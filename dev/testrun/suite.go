@@ -66,6 +66,7 @@ func suitesOf(ctx context.Context, module string, race bool, tests selection) ([
 // every test; in skip, it skips none.
 type selection struct{ run, skip string }
 
+// testFunction matches the declarations of tests, examples and fuzz tests.
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
 
 // inFiles reports whether a file has a selected test. It ignores the names of subtests.
@@ -93,6 +94,7 @@ func (s selection) inFiles(paths []string) (bool, error) {
 	return false, nil
 }
 
+// folderOf returns the folder of a package in the repository, with a slash in front. The root is "".
 func folderOf(path string) string { return strings.TrimPrefix(path, modulePath) }
 
 // arguments returns the arguments of a go command for the suite.

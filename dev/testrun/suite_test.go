@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPackageRunsIfItHasASelectedTest(t *testing.T) {
+func TestPackageRunsIfItHasSelectedTest(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a_test.go")
 	require.NoError(t, os.WriteFile(file, []byte("func TestMain(m *testing.M) {\nfunc TestDrillOne(t *testing.T) {\nfunc helpTestTwo(t *testing.T) {\n"), 0o600))

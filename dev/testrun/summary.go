@@ -34,6 +34,7 @@ func (t test) String() string {
 	return strings.TrimPrefix(folderOf(t.Package), "/") + "." + t.Name
 }
 
+// timed is a test with its duration.
 type timed struct {
 	test
 
@@ -55,6 +56,7 @@ type summary struct {
 	output           map[test][]string
 }
 
+// failed reports whether a test or a package has failed.
 func (s *summary) failed() bool { return s.failureCount() > 0 }
 
 // failureCount returns the number of failures. A test and its failed subtests count once.
@@ -81,6 +83,7 @@ func (s *summary) read(events io.Reader) error {
 	}
 }
 
+// add adds an event of go test.
 func (s *summary) add(e event) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
@@ -108,6 +111,7 @@ func (s *summary) bufferOutput(t test, line string) {
 	}
 }
 
+// endTest records the result of a test, and prints the output of a failed one.
 func (s *summary) endTest(t test, e event) {
 	switch e.Action {
 	case "pass":
@@ -123,6 +127,7 @@ func (s *summary) endTest(t test, e event) {
 	}
 }
 
+// fail records a failed test and prints its output.
 func (s *summary) fail(t test) {
 	s.failures = append(s.failures, t)
 	fmt.Fprintf(s.out, "FAIL: %s\n", t)
@@ -131,6 +136,7 @@ func (s *summary) fail(t test) {
 	}
 }
 
+// endPackage records the result of a package. Packages without tests do not count.
 func (s *summary) endPackage(e event) {
 	own := test{e.Package, ""}
 	lines := s.output[own]

@@ -42,9 +42,9 @@ func TestSummaryListsFailedTestsAndBuilds(t *testing.T) {
 	require.Contains(t, printed, "slowest: db.TestB 2.5 s, db.TestA 1.5 s, db.TestC 0.0 s; repeat one alone: make test-one TEST='db.TestB/Case'\n")
 }
 
-// TestAPackageThatPanicsShowsItsUnfinishedTests checks that the summary shows the output of a test that was
+// TestPanickedPackageShowsItsUnfinishedTests checks that the summary shows the output of a test that was
 // running when its package panicked. go test -json reports no result of such a test.
-func TestAPackageThatPanicsShowsItsUnfinishedTests(t *testing.T) {
+func TestPanickedPackageShowsItsUnfinishedTests(t *testing.T) {
 	t.Parallel()
 	const p = `"Package":"` + modulePath + `"`
 	var out bytes.Buffer

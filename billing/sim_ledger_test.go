@@ -135,6 +135,9 @@ func (l *ledger) unreconciled() (all []storedInvoice) {
 // invoicesOfStreams returns the invoices that the facts of any of the customer's billing schedules contain.
 func (l *ledger) invoicesOfStreams() (all []storedInvoice) {
 	for _, of := range l.streams {
+		if of.stream == l.stream {
+			of = l // l may be a clone of it
+		}
 		all = append(all, of.unreconciled()...)
 	}
 	return all

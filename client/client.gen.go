@@ -9417,7 +9417,7 @@ type SyncLine struct {
 	// State State of the report
 	State SyncLineState `json:"state"`
 
-	// Target Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period, and `own_invoice`/N one for a period of the further billing schedule N
+	// Target Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period. In a further billing schedule, a slash and the number of the schedule follow
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string `json:"target,omitempty"`

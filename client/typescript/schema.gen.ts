@@ -8694,7 +8694,7 @@ export interface components {
              */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
-             * @description Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period, and `own_invoice`/N one for a period of the further billing schedule N
+             * @description Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period. In a further billing schedule, a slash and the number of the schedule follow
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;

@@ -32,7 +32,7 @@ func TestOnlyLargeBodiesWaitForProcessor(t *testing.T) {
 		}
 		require.True(t, processors.Take(2, 1))
 		began := time.Now()
-		require.NoError(t, read(undelayedBytes), "what is small waits for nobody")
+		require.NoError(t, read(undelayedBytes), "a small body does not wait")
 		require.Equal(t, began, time.Now())
 		require.Equal(t, errBusy, read(undelayedBytes+1))
 		require.Equal(t, processorWait, time.Since(began))

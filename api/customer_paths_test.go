@@ -35,9 +35,9 @@ func operationPaths(t *testing.T) map[string][]string {
 	return methods
 }
 
-// shadows returns the segment of a fixed path that hides the same name, chosen by a caller, in another path. It returns
-// "" if the fixed path hides no name.
-func shadows(fixed, path string) (segment string) {
+// shadowingSegment returns the segment of a fixed path that takes the place of a caller's name in another path. For
+// example, by-id would hide a customer with the external ID "by-id". It returns "" if the paths do not collide.
+func shadowingSegment(fixed, path string) (segment string) {
 	theirs, ours := strings.Split(fixed, "/"), strings.Split(path, "/")
 	if len(theirs) != len(ours) {
 		return ""
@@ -60,7 +60,7 @@ func TestFixedPathSegmentsHideOnlyTwoExternalIDs(t *testing.T) {
 	var hidden []string
 	for path, methods := range paths {
 		for fixed, others := range paths {
-			segment := shadows(fixed, path)
+			segment := shadowingSegment(fixed, path)
 			if segment != "" && slices.ContainsFunc(methods, func(method string) bool { return slices.Contains(others, method) }) {
 				hidden = append(hidden, path+" "+segment)
 			}

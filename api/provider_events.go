@@ -18,13 +18,13 @@ import (
 
 const (
 	providerEventsPrefix = "/v1/provider-webhooks/"
-	providerEventsPath   = providerEventsPrefix + "{kind}/{tenant_id}"
+	providerEventsRoute  = providerEventsPrefix + "{kind}/{tenant_id}"
 	maxProviderEvent     = 1 << 20
 )
 
-// providerEventsURL returns the path to which a provider of the kind sends a tenant's events.
-func providerEventsURL(kind metering.ProviderKind, tenant metering.TenantID) string {
-	return strings.NewReplacer("{kind}", url.PathEscape(string(kind)), "{tenant_id}", tenant.String()).Replace(providerEventsPath)
+// providerEventsPath returns the path to which a provider of the kind sends a tenant's events.
+func providerEventsPath(kind metering.ProviderKind, tenant metering.TenantID) string {
+	return strings.NewReplacer("{kind}", url.PathEscape(string(kind)), "{tenant_id}", tenant.String()).Replace(providerEventsRoute)
 }
 
 type providerEventInput struct {
@@ -49,7 +49,7 @@ type providerEventOutput struct {
 }
 
 func (s *server) registerProviderEvents() {
-	huma.Register(s.api, s.receivingProviderEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
+	huma.Register(s.api, s.receivingProviderEvents(post("receive-provider-event", providerEventsRoute, Public, "Receive an event from a billing provider",
 		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
 			"- 200 means that the event is stored. The event is processed once, even if it is delivered several times.\n"+
 			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
@@ -184,7 +184,7 @@ func (s *server) describeProviderEvent() {
 		Type: huma.TypeObject, Description: "An event of the provider, in any version of its API", AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{"id": {Type: huma.TypeString}, "type": {Type: huma.TypeString}},
 	}
-	document.Paths[providerEventsPath].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+	document.Paths[providerEventsRoute].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/ReceivedEvent"}},
 	}}
 }

@@ -92,7 +92,7 @@ func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (
 	if !sends {
 		return "", nil
 	}
-	return s.BaseURL + providerEventsURL(kind.Describe().Kind, tenant), events.Signals().Types
+	return s.BaseURL + providerEventsPath(kind.Describe().Kind, tenant), events.Signals().Types
 }
 
 type connectable struct {

@@ -110,7 +110,7 @@ func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	const location = "header." + idempotencyHeader
 	keys := request.Header.Values(idempotencyHeader)
 	switch honoured := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == idempotencyHeader }); {
-	case len(keys) == 0, op.Method != http.MethodPost, op.Path == providerEventsPath:
+	case len(keys) == 0, op.Method != http.MethodPost, op.Path == providerEventsRoute:
 		return nil
 	case !honoured && strings.HasPrefix(op.Path, eventsPath):
 		return metering.Invalid(location, "must be absent: give each event an idempotency_key instead")

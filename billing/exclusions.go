@@ -6,7 +6,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ExclusionCode identifies the reason why a plan excludes a meter.
+// ExclusionCode identifies the reason why a report plan excludes a meter.
 type ExclusionCode string
 
 const (
@@ -53,7 +53,7 @@ func (r ExclusionReason) Text() Text {
 	return text
 }
 
-// Exclusion is a meter that a plan excludes, with the reason.
+// Exclusion is a meter that a report plan excludes, with the reason.
 type Exclusion struct {
 	MeterID   metering.MeterID
 	MeterSlug string

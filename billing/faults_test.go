@@ -120,8 +120,8 @@ func stated(at metering.ConnectionID, r metering.Range, quantity, amount string)
 	}
 }
 
-// adjusted returns the series of a closed period's late usage that the receiver has accepted with the target
-// period's statement.
+// adjusted returns the totals of an accepted adjustment: the statement of the period target bills late usage of the
+// period closed.
 func adjusted(at metering.ConnectionID, closed, target metering.Range, quantity, amount string) billing.Reported {
 	s := stated(at, closed, quantity, amount)
 	s.Window, s.Late = target, true

@@ -169,18 +169,18 @@ func report(seed uint64, in circumstances) string {
 	return text.String()
 }
 
-// calm lists the kinds of steps that happen in the same way for any reports that were sent before them.
-var calm = []string{
+// reportIndependentKinds lists the kinds of steps with an effect that does not depend on earlier reports.
+var reportIndependentKinds = []string{
 	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a customer's own price", "a usage scale",
 	"a worker dies after planning", "a worker dies before a call", "a worker dies after a call", "a worker dies after recording",
 	"an answer is lost", "a server error", "a refusal", "a silent drop", "a final invoice",
 }
 
-// otherTimes runs the calm steps of a life three times: with its syncs, without syncs, and with a sync after each
-// step. Its periods must close with the same content and reach the same final totals. It returns a description of
+// otherTimes runs the steps of reportIndependentKinds of a life three times: with its syncs, without syncs, and with a
+// sync after each step. Its periods must close with the same content and reach the same final totals. It returns a description of
 // the failure, or "".
 func otherTimes(seed uint64, steps []step, in circumstances) string {
-	steps = slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !slices.Contains(calm, kinds[s.kind].name) })
+	steps = slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !slices.Contains(reportIndependentKinds, kinds[s.kind].name) })
 	in.known = true
 	usual, lazy, eager := live(seed, steps, in), in, in
 	lazy.lazy, eager.eager = true, true

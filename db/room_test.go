@@ -128,9 +128,9 @@ func TestBytesOfPricesAndFiltersAreBounded(t *testing.T) {
 	require.NoError(t, update("eu"), "a shorter definition is accepted")
 }
 
-// TestReplacedPricesByDimensionAreReadUpToABound checks that DimensionMeters returns the prices in force, and of the
-// replaced prices only a bounded number of bytes.
-func TestReplacedPricesByDimensionAreReadUpToABound(t *testing.T) {
+// TestDimensionMetersCutsWithdrawnPricesFirst checks that DimensionMeters returns terms up to a number of bytes, and that
+// withdrawn prices are cut before the price in force.
+func TestDimensionMetersCutsWithdrawnPricesFirst(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID

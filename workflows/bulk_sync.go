@@ -13,7 +13,8 @@ import (
 
 const (
 	customersPerBatch = 50
-	// customersPerPage is the maximum number of customers that are synced at the same time, in concurrent batches.
+	// customersPerPage is the size of a page of customers. The batches of a page run concurrently. Each batch syncs up to
+	// the provider's AtOnce customers at a time.
 	customersPerPage = 4 * customersPerBatch
 	// pagesPerRun bounds a run's history.
 	pagesPerRun = 100
@@ -96,7 +97,7 @@ func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) e
 		if err := b.waitIfPaused(ctx); err != nil {
 			return err
 		}
-		undone, err := b.try(ctx, left)
+		undone, err := b.syncBatches(ctx, left)
 		if err != nil {
 			return err
 		}
@@ -105,9 +106,9 @@ func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) e
 	return nil
 }
 
-// try syncs batches concurrently until all are finished, one fails or an operator sends an update. It returns the
-// unfinished batches, and counts as Left the customers of batches that did not finish within batchLimit.
-func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
+// syncBatches syncs batches concurrently. It stops when an operator sends an update, and returns the unfinished batches.
+// If a batch exceeds batchLimit, its customers are added to Left. Any other error of a batch is returned.
+func (b *bulkSync) syncBatches(ctx workflow.Context, batches [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
 	b.discardUpdates()
 	trying, stop := workflow.WithCancel(ctx)
 	defer stop()

@@ -37,14 +37,14 @@ func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics pro
 		offset, _ := c.offset()
 		return offset.Seconds()
 	}))
-	c.compare(ctx)
+	c.checkOffset(ctx)
 	go func() {
 		tick := time.NewTicker(clockEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				c.compare(ctx)
+				c.checkOffset(ctx)
 			case <-ctx.Done():
 				return
 			}
@@ -53,9 +53,9 @@ func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics pro
 	return c
 }
 
-// compare reads the database's clock, and logs an error if the clocks differ by more than metering.ClockWarning or have
-// never been compared.
-func (c *clockWatch) compare(ctx context.Context) {
+// checkOffset reads the database's clock. It logs a warning if the reading fails. It logs an error if the offset exceeds
+// metering.ClockWarning, or if no reading has succeeded yet.
+func (c *clockWatch) checkOffset(ctx context.Context) {
 	if err := c.readDatabase(ctx); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "the process cannot read the database's clock", "error", err)
 	}

@@ -129,7 +129,7 @@ func (c *call) forbidden(permission string) answer {
 		"Having the 'rak_%s' permission would allow this request to continue.", apiKey(c.request)[:8], c.ID, permission).notSaved()
 }
 
-// account holds the objects of one mode of an account.
+// account holds the objects of the test mode or of the live mode of an account.
 type account struct {
 	Account
 	clocks        []*clock

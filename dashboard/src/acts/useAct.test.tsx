@@ -71,7 +71,7 @@ test("the button keeps the focus during the request, and does not send the reque
 });
 
 test("a pending request of one customer's screen does not affect the next customer's screen", async () => {
-  const sync = later("POST /v1/billing/sync", run);
+  const respondToSync = later("POST /v1/billing/sync", run);
   open("/customers/cus_1/bill");
   await screen.findByRole("button", { name: "Sync now" });
   await press("Sync now");
@@ -80,7 +80,7 @@ test("a pending request of one customer's screen does not affect the next custom
   act(() => router.history.push("/customers/cus_2/bill"));
   await screen.findByRole("heading", { name: "Tailspin" });
   expect((await screen.findByRole("button", { name: "Sync now" })).getAttribute("data-loading")).toBeNull();
-  await sync();
+  await respondToSync();
   await waitFor(() => expect(router.state.isLoading).toBe(false));
   expect(router.state.location.href).toBe("/customers/cus_2/bill");
 });

@@ -128,7 +128,7 @@ test("a template asks before it replaces typed text", async () => {
   await waitFor(() => expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("litellm-cost"));
 });
 
-test("the values of a filter stay in the field when its condition changes", async () => {
+test("a filter shows only its first value under eq, and all values again under in", async () => {
   await form();
   await press("Add a filter");
   fill(1, "Condition", "in");

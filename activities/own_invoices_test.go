@@ -216,49 +216,34 @@ func TestWorkerStopDoesNotDuplicateStandaloneInvoice(t *testing.T) {
 }
 
 // TestNextInvoiceBillsLinesMissingFromStandaloneInvoice checks a standalone invoice that is finalized at Stripe before
-// it has all lines. The next invoice bills the missing lines.
+// it has all lines. The next invoice bills the missing lines, even if Odometer has read the first one as a draft.
 func TestNextInvoiceBillsLinesMissingFromStandaloneInvoice(t *testing.T) {
 	t.Parallel()
-	s := newUnsubscribed(t)
-	s.ingest("delta", "5")
-	s.ingest("last", "1")
-	s.read()
-	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
-	s.closePeriods(nil)
-	planned := s.planned(true)
-	require.Len(t, planned, 2)
-	require.True(t, s.sent(planned[0]))
-	s.call("/v1/invoices/" + s.own()[0].ID + "/finalize")
-	require.False(t, s.sent(planned[1]), "it takes no lines any more")
-	s.hearOwn()
-	s.requireReconciled("last", "0 of 10000 are invoiced: carried, unreported")
-	s.closeMonth(1)
-	require.Len(t, s.own(), 2)
-	require.Equal(t, "1000000", s.own()[1].Total.String())
-}
-
-// TestStandaloneInvoiceReadAsDraftIsReconciled reads a standalone invoice before a user finalizes it. The line that it
-// lacks is on the next invoice.
-func TestStandaloneInvoiceReadAsDraftIsReconciled(t *testing.T) {
-	t.Parallel()
-	s := newUnsubscribed(t)
-	s.ingest("delta", "5")
-	s.ingest("last", "1")
-	s.read()
-	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
-	s.closePeriods(nil)
-	planned := s.planned(true)
-	require.Len(t, planned, 2)
-	require.True(t, s.sent(planned[0]))
-	s.hear(s.own()[0].ID)
-	s.call("/v1/invoices/" + s.own()[0].ID + "/finalize")
-	require.False(t, s.sent(planned[1]), "it takes no lines any more")
-	s.hearOwn()
-	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
-	s.requireReconciled("last", "0 of 10000 are invoiced: carried, unreported")
-	s.closeMonth(1)
-	require.Len(t, s.own(), 2)
-	require.Equal(t, "1000000", s.own()[1].Total.String())
+	for name, readDraft := range map[string]bool{"the draft is not read": false, "the draft is read": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newUnsubscribed(t)
+			s.ingest("delta", "5")
+			s.ingest("last", "1")
+			s.read()
+			s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+			s.closePeriods(nil)
+			planned := s.planned(true)
+			require.Len(t, planned, 2)
+			require.True(t, s.sent(planned[0]))
+			if readDraft {
+				s.hear(s.own()[0].ID)
+			}
+			s.call("/v1/invoices/" + s.own()[0].ID + "/finalize")
+			require.False(t, s.sent(planned[1]), "it takes no lines any more")
+			s.hearOwn()
+			s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
+			s.requireReconciled("last", "0 of 10000 are invoiced: carried, unreported")
+			s.closeMonth(1)
+			require.Len(t, s.own(), 2)
+			require.Equal(t, "1000000", s.own()[1].Total.String())
+		})
+	}
 }
 
 func TestVoidedStandaloneInvoiceIsWaived(t *testing.T) {

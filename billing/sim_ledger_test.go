@@ -225,10 +225,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	for _, i := range own {
 		f.Invoices = append(f.Invoices, i.Invoice)
 	}
+	invoiced, statements := l.invoiced(own), f.Connection != nil && f.Connection.Statements
 	f.Stored = slices.Clone(f.Stored)
-	for n, invoiced := 0, l.invoiced(own); n < len(f.Stored); n++ {
-		partly := f.Stored[n].Complete || f.Connection != nil && f.Connection.Statements
-		f.Stored[n].Omitted = partly && !invoiced[f.Stored[n].Start.UnixMicro()]
+	for n := range f.Stored {
+		p := &f.Stored[n]
+		p.Omitted = (p.Complete || statements) && !invoiced[p.Start.UnixMicro()]
 	}
 	read := l.invoicesOfStreams()
 	f.Reported = l.reported(read)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -100,6 +101,25 @@ func TestMeterWithoutPriceIsCreditedInCurrencyInWhichItWasBilled(t *testing.T) {
 	require.Len(t, lines, 2)
 	require.Equal(t, []string{"-3", "USD"}, []string{lines[0].Amount.String(), lines[0].Currency})
 	require.Equal(t, []string{"3", "KWD"}, []string{lines[1].Amount.String(), lines[1].Currency})
+}
+
+// TestLastStatementCreditsMeterThatLostItsPrice closes a period after its receiver accepted a statement of 3 USD. The
+// meter has no price any more, and the tenant's currency is EUR.
+func TestLastStatementCreditsMeterThatLostItsPrice(t *testing.T) {
+	t.Parallel()
+	f := withStatementReceiver(1, chargedFacts(t))
+	f.Side = nil
+	sent := billing.NewBooks(f).Plan().Reports[0]
+	require.Equal(t, []string{"3", "USD"}, []string{sent.Lines[0].Amount.String(), sent.Lines[0].Currency})
+	f.Statements = []billing.Sent{{ID: uuid.New(), Period: sent.Period, Number: 1, State: billing.Accepted, Lines: sent.Lines}}
+	f.Prices[1], f.Settings.Currency = nil, "EUR"
+	f.Now, f.MayClose = f.Stored[0].End.Add(f.Settings.Grace), true
+	closing := billing.NewBooks(f).Plan().Closings[0]
+	f.Stored[0].ClosedAt, f.Stored[0].Closed, f.MayClose, f.After = &f.Now, closing.Lines, false, 1
+	plan := billing.NewBooks(f).Plan()
+	require.NotEmpty(t, plan.Reports)
+	line := plan.Reports[0].Lines[0]
+	require.Equal(t, []string{"0", "USD"}, []string{line.Amount.String(), line.Currency})
 }
 
 // A period is billed in quantities or amounts as the connection was set to bill when the period began.

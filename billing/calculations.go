@@ -2,6 +2,7 @@ package billing
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -271,14 +272,21 @@ func (b *Books) calculation(period Period, m metering.Meter, common string) calc
 }
 
 // lastBilledIn returns the currency of the last amount of the meter's period that was billed at Odometer's price, or "".
-// If the meter has no price any more, that amount is credited in this currency.
+// If the meter has no price any more, that amount is credited in this currency. The last accepted statement of the
+// current receiver counts too: Reported has the statements of previous connections only.
 func (b *Books) lastBilledIn(period Period, meter metering.MeterID) (currency string) {
+	last := int64(0)
 	for s := range b.ownOf(period, meter) {
-		if billed := s.billed(); !billed.Amount.IsZero() && !billed.Theirs {
-			currency = billed.Currency
+		if billed := s.billed(); s.Number >= last && !billed.Amount.IsZero() && !billed.Theirs {
+			currency, last = billed.Currency, s.Number
 		}
 	}
-	return currency
+	statement := b.lastStatement(period, State.Taken)
+	i := slices.IndexFunc(statement.Lines, Line{MeterID: meter}.about)
+	if statement.Number < last || i < 0 || statement.Lines[i].Amount.IsZero() || statement.Lines[i].Price != nil {
+		return currency
+	}
+	return statement.Lines[i].Currency
 }
 
 // shown returns the calculations of an open period as the connected provider bills the period: in amounts, or in units

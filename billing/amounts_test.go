@@ -122,6 +122,19 @@ func TestLastStatementCreditsMeterThatLostItsPrice(t *testing.T) {
 	require.Equal(t, []string{"0", "USD"}, []string{line.Amount.String(), line.Currency})
 }
 
+// TestAmountsAreComparedAgainAfterTotalsAreRead plans while the totals at the provider are unread after a restore. The
+// period of a billed line stays marked until it can be compared.
+func TestAmountsAreComparedAgainAfterTotalsAreRead(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	f.Reported = []billing.Reported{set(t, f, "3")}
+	f.Now, f.MayClose = f.Stored[0].End.Add(f.Settings.Grace), true
+	f.Stored[0].ClosedAt, f.Stored[0].Closed = &f.Now, billing.NewBooks(f).Plan().Closings[0].Lines
+	require.Empty(t, billing.NewBooks(f).Plan().PartlyKnown)
+	f.Unread = true
+	require.Equal(t, []time.Time{f.Stored[0].Start}, billing.NewBooks(f).Plan().PartlyKnown)
+}
+
 // A period is billed in quantities or amounts as the connection was set to bill when the period began.
 func TestPeriodKeepsQuantityOrAmountFormOfItsStart(t *testing.T) {
 	t.Parallel()

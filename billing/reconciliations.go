@@ -291,14 +291,15 @@ func (b *Books) partlyKnown() (starts []time.Time) {
 }
 
 // isPartlyKnown reports whether a closed line must be compared with final invoices again, even if no further invoice
-// arrives. This is necessary in three cases:
+// arrives. This is necessary in four cases:
 //   - Final invoices show some of the line's series, but not all series at the current connection.
 //   - Final invoices show some of the line's series, and the tenant has no connection.
 //   - The line was billed in the other mode.
+//   - The line was billed in amounts, and the totals were not read since the last restore (see reconciledAmount).
 //
 // A further invoice would start the comparison, but none is expected after a tenant has replaced its connection.
 func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
-	if l.Billed && l.Test != b.inTest() {
+	if b.isIncomparable(l) {
 		return true
 	}
 	hasSeries := func(shown bool) bool {
@@ -308,6 +309,12 @@ func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
 		})
 	}
 	return hasSeries(true) && (b.Connection == nil || hasSeries(false))
+}
+
+// isIncomparable reports whether a billed line cannot be compared yet: it was billed in the other mode, or in amounts
+// while the provider's totals were not read since the last restore.
+func (b *Books) isIncomparable(l *ClosedLine) bool {
+	return l.Billed && (l.Test != b.inTest() || b.Unread && l.inAmounts())
 }
 
 // awaitsOutcome reports whether the outcome of a report of the series is not known yet. A report to a previous

@@ -134,8 +134,8 @@ func TestEveryCreationAcceptsIdempotencyKey(t *testing.T) {
 }
 
 // TestEveryPOSTAcceptsOrRefusesIdempotencyKey checks that every POST with the parameter Idempotency-Key refuses an
-// empty key and two keys. Other operations refuse any key and have no effect. The test skips provider events and
-// operations that need a session.
+// empty key and two keys, and that every other POST refuses any key and has no effect. The test skips provider events
+// and operations that need a session.
 func TestEveryPOSTAcceptsOrRefusesIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)

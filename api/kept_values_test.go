@@ -75,9 +75,9 @@ func TestConcurrentMissesShareOneRead(t *testing.T) {
 	})
 }
 
-// TestRequestWaitsLimitedTimeForCachedValues checks that a request returns the cached values after warningsWait, also
+// TestRequestReturnsCachedValuesIfReadTakesTooLong checks that a request returns the cached values after warningsWait, also
 // if it waits for the reads of other requests.
-func TestRequestWaitsLimitedTimeForCachedValues(t *testing.T) {
+func TestRequestReturnsCachedValuesIfReadTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kept := newKeptValues(time.Now, func(ctx context.Context, _ metering.TenantID, keys []string, _ time.Time) (map[string]string, error) {

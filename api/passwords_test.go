@@ -142,9 +142,9 @@ func TestAddressWithoutGuessesSkipsHashingPause(t *testing.T) {
 	}
 }
 
-// TestManyGuessingAddressesUseOneThirdOfProcessor sends guesses from thirty addresses. After the first hashingPlaces
+// TestPasswordGuessesFromManyAddressesUseAtMostOneThirdOfProcessor sends guesses from thirty addresses. After the first hashingPlaces
 // hashes, at most one hash of 40 ms starts every 120 ms.
-func TestManyGuessingAddressesUseOneThirdOfProcessor(t *testing.T) {
+func TestPasswordGuessesFromManyAddressesUseAtMostOneThirdOfProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var addresses []string

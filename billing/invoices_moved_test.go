@@ -228,9 +228,9 @@ func TestChangeOfPeriodsSubscriptionCausesImmediateReplan(t *testing.T) {
 	}
 }
 
-// Unexplained units on one connection's invoice do not replace units that another connection accepted but did not
-// invoice.
-func TestUnexplainedUnitsDoNotReplaceUnitsOfOtherConnection(t *testing.T) {
+// If one connection's invoice bills more units than that connection accepted, the surplus does not count as billing of
+// units that another connection accepted but did not invoice.
+func TestSurplusDoesNotBillUnitsOfOtherConnection(t *testing.T) {
 	t.Parallel()
 	elsewhere := ofAnother(renewal("41"))
 	elsewhere.Connection, elsewhere.Period = second, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: february.End}

@@ -125,7 +125,7 @@ func (m *position) isPastPeriod() bool {
 	return m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start)
 }
 
-// hasNoWindow reports whether the part of the period is shorter than the provider's first usage window.
+// hasNoWindow reports whether no usage window of the provider ends in the part of the period.
 func (m *position) hasNoWindow() bool {
 	return m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End)
 }

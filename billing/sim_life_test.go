@@ -352,7 +352,7 @@ const never = -1
 // step runs a step if it is possible, and returns its kind. Otherwise it returns never. It records that the
 // step's kind directly followed the kind of the previous step.
 func (l *life) step(s step, former int) int {
-	if l.stays && slices.Contains(leading, kinds[s.kind].name) || !kinds[s.kind].happen(l) {
+	if l.stays && slices.Contains(leavingSteps, kinds[s.kind].name) || !kinds[s.kind].happen(l) {
 		return never
 	}
 	l.happened[s.kind] = true

@@ -36,9 +36,9 @@ var neverInOneLife = []apart{
 // seldomInOneLife lists pairs of kinds of steps that few lives contain.
 var seldomInOneLife = []apart{
 	{[]string{"a missed invoice is read"}, []string{"the receiver moves"}, "one is of a counter, the other of a receiver"},
-	{seconds, append([]string{"a link"}, leading...), "most lives with two subscriptions stay where they are"},
-	{ours, slices.Concat(leading, []string{"a link", "another subscription", "a final invoice"}), "most lives with invoices of ours stay where they are, without a subscription"},
-	{[]string{"a line is edited"}, slices.Concat(restores, leading), "most who are charged amounts stay where they are"},
+	{seconds, append([]string{"a link"}, leavingSteps...), "most lives with two subscriptions stay where they are"},
+	{ours, slices.Concat(leavingSteps, []string{"a link", "another subscription", "a final invoice"}), "most lives with invoices of ours stay where they are, without a subscription"},
+	{[]string{"a line is edited"}, slices.Concat(restores, leavingSteps), "most who are charged amounts stay where they are"},
 }
 
 var (
@@ -113,8 +113,8 @@ var seldomAtOnce = []apart{
 	{[]string{"a subscription ends"}, []string{"an answer is lost", "a saved error", "a new counter"}, "what is left is not sent before its month is over"},
 	{[]string{"an invoice of ours is read"}, []string{"a refusal"}, "it was read by a sync, which has left little to send"},
 	{[]string{"an invoice of ours is voided"}, []string{"the receiver moves"}, "few lives with invoices of ours leave their connection"},
-	{seconds, slices.Concat(leading, dying, []string{"a link"}), "most lives with two subscriptions stay where they are, and a sync has left little to send"},
-	{slices.Concat(leading, dying, []string{"a link"}), seconds, "most lives with two subscriptions stay where they are"},
+	{seconds, slices.Concat(leavingSteps, dying, []string{"a link"}), "most lives with two subscriptions stay where they are, and a sync has left little to send"},
+	{slices.Concat(leavingSteps, dying, []string{"a link"}), seconds, "most lives with two subscriptions stay where they are"},
 	{seconds, occasional, "few lives have two subscriptions"},
 	{occasional, seconds, "few lives have two subscriptions"},
 	{[]string{"a restore"}, slices.Concat(connectedTo, []string{"the receiver moves"}), "what was lost is known again only where time passes over a border in between"},

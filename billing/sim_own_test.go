@@ -19,9 +19,9 @@ import (
 // own reports whether the simulated customer of a seed begins without a subscription and has standalone invoices.
 func own(seed uint64) bool { return seed%8 == 5 }
 
-// leading lists the steps that take a simulated customer away from its first connection. Customers that stay
+// leavingSteps lists the steps that take a simulated customer away from its first connection. Customers that stay
 // skip these steps: three of five customers with standalone invoices or with two subscriptions.
-var leading = []string{"a new receiver", "the receiver moves", "a new counter", "another mode", "no connection", "an unlink"}
+var leavingSteps = []string{"a new receiver", "the receiver moves", "a new counter", "another mode", "no connection", "an unlink"}
 
 // stays reports whether a simulated customer with standalone invoices or with two subscriptions stays at its first
 // connection.

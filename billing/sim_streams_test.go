@@ -129,7 +129,7 @@ func (p streamPlan) changes() bool {
 // plan determines the customer's billing schedules and plans each of them. A receiver gets the statements of
 // one billing schedule at a time.
 func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan) {
-	facts := l.regrouped(now)
+	facts := l.regroup(now)
 	busy := false
 	for i, of := range l.streams {
 		f := facts[i]
@@ -153,9 +153,9 @@ func (l *ledger) factsOfAll(now time.Time) (facts []billing.Facts) {
 	return facts
 }
 
-// regrouped stores changes of the customer's billing schedules and of the meters that feed them. It returns
+// regroup stores changes of the customer's billing schedules and of the meters that feed them. It returns
 // the facts of each schedule.
-func (l *ledger) regrouped(now time.Time) []billing.Facts {
+func (l *ledger) regroup(now time.Time) []billing.Facts {
 	facts := l.factsOfAll(now)
 	if !l.twofold {
 		return facts

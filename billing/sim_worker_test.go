@@ -417,8 +417,8 @@ func (l *ledger) hasIncompletePeriod(s billing.Series) bool {
 	})
 }
 
-// add adds the sums of a series to the place. from is the start of the period's part in the subscription's
-// period.
+// add adds the quantities of a series to the place. from is the later start of the billing period and the
+// subscription's period. Reports that were settled before cutoff also count as old.
 func (o *place) add(l *ledger, s billing.Series, from, cutoff time.Time) {
 	var added, addedSeen, addedOld, quantity, quantitySeen metering.Decimal
 	var last, old *storedReport

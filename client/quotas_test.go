@@ -220,7 +220,7 @@ func quotasOf(t testing.TB, s *quotaService, onError client.OnError, maxStalenes
 	return q
 }
 
-// calls returns a check of an amount of the meter calls.
+// calls returns the check of an amount of the meter "calls".
 func calls(amount json.Number) client.QuotaCheck {
 	return client.QuotaCheck{Customer: "acme", Meter: "calls", Amount: amount}
 }

@@ -208,7 +208,7 @@ func TestEventStoredWhileClosingIsPlannedIsInTheClosing(t *testing.T) {
 	awaitBlocked(t, tx)
 	go func() { closed <- b.closePeriods() }()
 	watch := b.connect()
-	dbtest.Eventually(t, func() error { return waiting(watch) }) // the closing waits
+	dbtest.Eventually(t, func() error { return checkLockIsAwaited(watch) }) // the closing waits
 	require.NoError(t, tx.Rollback(t.Context()))
 	<-ingested
 	require.Equal(t, ledger.Closing{Closed: 1}, <-closed)

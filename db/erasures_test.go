@@ -261,7 +261,7 @@ func TestErasureDecompressesOnlyEventsOfItsCustomer(t *testing.T) {
 	})
 }
 
-func TestErasureReplacesNameInReportsAndMessages(t *testing.T) {
+func TestErasureReplacesExternalIDInReportsAndMessages(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	store, ctx := b.store, t.Context()

@@ -422,8 +422,9 @@ func TestBilledLateUsageIsKeptAfterItsEventsAreDropped(t *testing.T) {
 	retain()
 }
 
-// TestLateUsageInPartialHourKeepsItsValue uses periods of two billing schedules that border on each other in the
-// middle of an hour, so that late usage is counted from events. The value property of the meter changes twice.
+// TestLateUsageInPartialHourKeepsItsValue uses two billing schedules with the same periods, which begin and end in the
+// middle of an hour. The meter moves to the second schedule in the middle of an hour. Late usage of these hours is
+// therefore counted from events. The value property of the meter changes twice.
 func TestLateUsageInPartialHourKeepsItsValue(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -134,7 +134,7 @@ func queued(t testing.TB, w *usage.Writer, tenant metering.TenantID, requests []
 	for i, events := range requests {
 		all.Go(func() { outcomes[i], failures[i] = w.Ingest(t.Context(), tenant, events) })
 		if i == 0 {
-			dbtest.Eventually(t, func() error { return waiting(observer) })
+			dbtest.Eventually(t, func() error { return checkLockIsAwaited(observer) })
 		}
 	}
 	dbtest.Eventually(t, func() error {
@@ -148,8 +148,8 @@ func queued(t testing.TB, w *usage.Writer, tenant metering.TenantID, requests []
 	return outcomes, failures
 }
 
-// waiting returns an error if no statement waits for an advisory lock of this database.
-func waiting(conn *pgx.Conn) error {
+// checkLockIsAwaited returns an error if no statement waits for an advisory lock of this database.
+func checkLockIsAwaited(conn *pgx.Conn) error {
 	var found int
 	err := conn.QueryRow(context.Background(), `
 		select count(*) from pg_locks where locktype = 'advisory' and not granted

@@ -29,16 +29,16 @@ type heldInvoice struct {
 	*testsuite.TestWorkflowEnvironment
 	began, grace, deadline time.Time
 
-	agrees   func(sync int) bool // result of the comparison, by the number of requested syncs
-	asked    bool                // an operator has requested the release
-	theirs   bool                // the invoice was changed at the provider
-	look     func() error
-	sendErr  func() error
-	synced   []time.Time
-	looks    []time.Time
-	sent     map[uuid.UUID][]time.Time
-	outcomes []string
-	page     string // the customer's URL in the API
+	agrees            func(sync int) bool // result of the comparison, by the number of requested syncs
+	asked             bool                // an operator has requested the release
+	changedAtProvider bool                // the invoice was changed at the provider
+	look              func() error
+	sendErr           func() error
+	synced            []time.Time
+	looks             []time.Time
+	sent              map[uuid.UUID][]time.Time
+	outcomes          []string
+	page              string // the customer's URL in the API
 }
 
 // newHeldInvoice returns a held invoice that agrees with the usage. The provider accepts every call.
@@ -105,7 +105,7 @@ func (h *heldInvoice) now(sync int) activities.LookAtHoldResult {
 	switch {
 	case len(h.sent[releaseReport]) > 0:
 		found.State = billing.HoldReleased
-	case h.theirs:
+	case h.changedAtProvider:
 		found.State = billing.HoldTheirs
 	case len(h.sent[holdReport]) == 0:
 		found.State, found.Send = billing.HoldPlanned, &holdReport
@@ -203,7 +203,7 @@ func (a *updateAnswer) Complete(success any, failure error) { a.complete(success
 func TestSignalRechecksHeldInvoiceDuringGrace(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.RegisterDelayedCallback(func() {
-		h.theirs = true
+		h.changedAtProvider = true
 		h.SignalWorkflow("hold-changed", nil)
 	}, 10*time.Hour)
 	state, took := h.run(t)

@@ -39,9 +39,9 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	return audit.RecordChange(ctx, tx, tenant, actor, action, id, audit.Fields{"archived": at.IsZero()}, audit.Fields{"archived": !at.IsZero()})
 }
 
-// Archive hides the customer from lists from an instant on, or unarchives it if the instant is zero. Counting and
-// billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing. Archive
-// returns CodeConflict if it would unarchive an erased customer.
+// Archive hides the customer from lists, or unarchives it if at is zero. at is stored as the time of archiving.
+// Counting and billing do not change. The next event of the customer unarchives it. Repeating the call changes
+// nothing. Archive returns CodeConflict if it would unarchive an erased customer.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if c, err = LockCustomer(ctx, tx, tenant, externalID); err != nil {
@@ -96,8 +96,8 @@ func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, 
 	})
 }
 
-// Archive hides the plan from lists from an instant on, or unarchives it if the instant is zero. Customers with the
-// plan keep the plan, but the plan cannot be assigned to other customers.
+// Archive hides the plan from lists, or unarchives it if at is zero. at is stored as the time of archiving. Customers
+// with the plan keep the plan, but the plan cannot be assigned to other customers.
 func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		changed, err := setArchived(ctx, tx, "plans", tenant, int64(p.ID), metering.Instant(at))

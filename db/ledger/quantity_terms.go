@@ -11,8 +11,8 @@ import (
 
 // refuseQuantities returns CodeConflict if a provider bills quantities, and a price with a fixed fee or
 // dimensions charges a period that the provider would bill. Such a price needs a provider that bills amounts. A
-// price charges the periods that begin while it is in force. refuseQuantities therefore ignores a price if
-// another version is in force at the start of the first period that the provider would bill.
+// price charges the periods that begin while it is in force. refuseQuantities therefore ignores a price
+// that a later version has replaced by the start of the first period that the provider would bill.
 func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p metering.Provider, now time.Time) error {
 	if !p.BillsQuantities() {
 		return nil

@@ -25,7 +25,7 @@ type Unrated struct {
 	read ReadPrice
 }
 
-// UnratedUsage is usage of one customer, meter and period.
+// UnratedUsage is usage of one customer, meter and period that will not be billed.
 type UnratedUsage struct {
 	Customer     metering.CustomerID
 	ExternalID   string

@@ -81,7 +81,8 @@ func (c *chunks) learn(k chunk, n need, edge time.Time) {
 	}
 }
 
-// missing returns the chunks that the events need and that are not known to exist, each with its need.
+// missing returns the chunks of the events that are not known to exist. It omits a chunk if all of its events are too
+// old to be accepted.
 func (c *chunks) missing(events []metering.Event) map[chunk]need {
 	c.mu.Lock()
 	defer c.mu.Unlock()

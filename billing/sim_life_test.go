@@ -501,7 +501,10 @@ func (r *storedReport) outcome() billing.State {
 func (l *life) closePeriods() int {
 	l.note(lives.Action{Do: lives.Close})
 	plans := l.plan(l.now, func(f *billing.Facts) { f.MayClose = true })
-	l.keep(plans, l.now)
+	due := l.replanAt
+	if l.keep(plans, l.now); !due.IsZero() && !due.After(l.now) {
+		l.replanAt = due // a closing sends nothing
+	}
 	closed := 0
 	l.eachStream(func() {
 		for _, c := range plans[l.stream].Closings {

@@ -147,7 +147,8 @@ func TestFinalInvoicePutsCustomerOutOfSync(t *testing.T) {
 	void := b.final(in)
 	void.Status, void.Void = "void", true
 	b.save(void, b.now)
-	synced("its period is closed")
+	require.Zero(t, b.closePeriods().Closed)
+	synced("its period is closed, and a closing has compared it")
 }
 
 func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {

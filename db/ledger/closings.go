@@ -98,6 +98,7 @@ func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		if err != nil {
 			return nil, nil, err
 		}
+		scheduleReplan(streams, false)
 		all = append(all, streams...)
 	}
 	alerts, err = l.compareClosings(ctx, tx, tenant, all, now)
@@ -301,16 +302,14 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		if err != nil {
 			return err
 		}
-		var replanAt time.Time
-		for _, read := range slices.Backward(streams) {
-			plan := read.books().Plan()
-			replanAt = metering.Sooner(replanAt, plan.ReplanAt)
-			w := &planWriter{factReader: read, tx: tx}
-			w.periods(plan.Periods)
-			if read.facts.Stream == 0 {
-				w.scheduleReplan(replanAt, plan.HeadOpenUntil)
-			}
-			if err := w.flush(); err != nil {
+		plans := make([]streamPlan, len(streams))
+		for i, read := range streams {
+			plans[i] = streamPlan{&planWriter{factReader: read, tx: tx}, read.books().Plan()}
+			plans[i].periods(plans[i].Periods)
+		}
+		scheduleReplan(plans, false)
+		for _, p := range plans {
+			if err := p.flush(); err != nil {
 				return err
 			}
 		}

@@ -21,14 +21,13 @@ type streamPlan struct {
 }
 
 // planSchedules takes the customer's turn, plans each of its billing schedules, and queues the changes of the plans,
-// except closings, reconciliations and reports. ask sets options in the facts of each schedule before the
-// planning.
+// except closings, reconciliations, reports and the time of the next re-evaluation (see scheduleReplan). ask sets options
+// in the facts of each schedule before the planning.
 func (l Ledger) planSchedules(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
 	streams, err := l.readRegrouped(ctx, tx, tenant, customer, now)
 	if err != nil {
 		return nil, err
 	}
-	var replanAt time.Time
 	busy := false
 	for _, read := range streams {
 		ask(&read.facts)
@@ -38,19 +37,15 @@ func (l Ledger) planSchedules(ctx context.Context, tx pgx.Tx, tenant metering.Te
 		} else {
 			busy = busy || sends
 		}
-		replanAt = metering.Sooner(replanAt, p.ReplanAt)
 		all = append(all, p)
 	}
-	for i, p := range all {
+	for _, p := range all {
 		p.periods(p.Periods)
 		p.bookings(p.Bookings)
 		p.watermarks(p.Reported)
 		p.endFormerReports(p.ReportPlan)
 		p.resolve(p.Resolved)
 		p.complete(p.Complete)
-		if i == 0 {
-			p.scheduleReplan(replanAt, p.HeadOpenUntil)
-		}
 	}
 	return all, nil
 }
@@ -206,19 +201,28 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// scheduleReplan stores the next instant at which the plan can change without a new fact. It also stores
-// headOpenUntil, the time until which an event can move the start of the first period to an earlier instant.
-func (w *planWriter) scheduleReplan(at time.Time, headOpenUntil *time.Time) {
-	var when *time.Time
-	if !at.IsZero() {
-		when = &at
+// scheduleReplan stores the next instant at which a plan of the customer's schedules can change without a new fact. It
+// also stores HeadOpenUntil, the time until which an event can move the start of the first period to an earlier instant.
+// If the caller does not send the reports of the plans (sends), a re-evaluation that is due stays due for the next sync.
+func scheduleReplan(plans []streamPlan, sends bool) {
+	var at *time.Time
+	for _, p := range plans {
+		if sooner := p.ReplanAt; !sooner.IsZero() && (at == nil || sooner.Before(*at)) {
+			at = &sooner
+		}
 	}
+	w := plans[0]
 	w.batch.Queue(`
-		update customers
-		set look_again_at = $3, head_open_until = $4
-		where tenant_id = $1
-		  and id = $2
-		  and (look_again_at is distinct from $3 or head_open_until is distinct from $4)`, w.tenant, w.customer, when, headOpenUntil)
+		update customers c
+		set look_again_at = next.at, head_open_until = $4
+		from (
+		  select case when look_again_at <= $5 and not $6 then look_again_at else $3 end as at
+		  from customers
+		  where tenant_id = $1
+		    and id = $2) next
+		where c.tenant_id = $1
+		  and c.id = $2
+		  and (c.look_again_at is distinct from next.at or c.head_open_until is distinct from $4)`, w.tenant, w.customer, at, w.HeadOpenUntil, w.facts.Now, sends)
 }
 
 // write stores the plan's reports in the planning transaction.

@@ -86,6 +86,7 @@ func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer met
 		if streams[0].paused {
 			return errPaused
 		}
+		scheduleReplan(streams, true)
 		if planned, err = writeAll(streams, frame); err != nil || pass.Lease == 0 || len(planned.Send) == 0 {
 			return err
 		}

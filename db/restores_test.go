@@ -292,6 +292,33 @@ func TestKnownAtIsThatOfTheFirstUnreadRestore(t *testing.T) {
 	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
 }
 
+// TestOnlyWindowsBeforeRestoreAreRead links a customer in the month after a restore. Its usage of that month cannot have
+// been reported before the restore, so a total at the provider has another source.
+func TestOnlyWindowsBeforeRestoreAreRead(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	owner, b := dbtest.Owner(t, address), newBillerAt(t, store, address)
+	b.created(clock.Month(b.now, -1))
+	b.useStripe("acct_1")
+	b.link("sub_1", billing.CalendarPeriod(b.now, time.UTC), asDelta)
+	_, err := owner.Restores.Raise(t.Context(), b.now)
+	require.NoError(t, err)
+	starts := func() (starts []time.Time) {
+		r, unread, err := store.Restores.Unread(t.Context(), b.tenant, b.customer.ID, b.now)
+		require.NoError(t, err)
+		require.True(t, unread)
+		for _, at := range r.Places {
+			starts = append(starts, at.Window.Start.UTC())
+		}
+		return starts
+	}
+	month := billing.CalendarPeriod(b.now, time.UTC)
+	require.Equal(t, []time.Time{month.Start}, starts())
+	b.now = month.End.Add(time.Hour)
+	b.linkAs("cus_2", "sub_2", billing.CalendarPeriod(b.now, time.UTC), asDelta)
+	require.Empty(t, starts())
+}
+
 // TestReportToPreviousProviderCustomerWaitsForReadAfterRestore links the customer to cus_2 after a restore. The totals
 // of cus_2 are read, and those of cus_1 are not. They may include the report to cus_1, so it is not sent again.
 func TestReportToPreviousProviderCustomerWaitsForReadAfterRestore(t *testing.T) {

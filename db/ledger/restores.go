@@ -168,6 +168,8 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		for _, read := range streams {
 			r.Places, r.Since = append(r.Places, read.books().AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
 		}
+		// No report of a later window can be lost. The destination may have usage that Odometer reported for another customer.
+		r.Places = slices.DeleteFunc(r.Places, func(at billing.AddedUp) bool { return !at.Window.Start.Before(r.RaisedAt) })
 		return nil
 	})
 	if err != nil {
@@ -189,6 +191,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		if !w.facts.Unread || w.facts.Side == nil || w.facts.Side.Customer != seen.Customer {
 			return nil // another worker has already stored a reading, or the customer needs another one
 		}
+		scheduleReplan(streams, false)
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
 		for _, of := range streams {

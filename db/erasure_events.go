@@ -36,7 +36,7 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 		if err := decompressOwn(ctx, tx); err != nil {
 			return err
 		}
-		definitions, err := selectingDefinitions(ctx, tx, tenant)
+		definitions, err := definitionsInUse(ctx, tx, tenant)
 		if err != nil {
 			return err
 		}
@@ -69,9 +69,8 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 	return last, nil
 }
 
-// selectingDefinitions returns the meter versions in use (not retired) that have filters or a value property,
-// by event type.
-func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
+// definitionsInUse returns the meter versions in use (not retired), by event type.
+func definitionsInUse(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
 	rows, err := q.Query(ctx, `select `+catalog.MeterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
 	if err != nil {
 		return nil, err
@@ -79,9 +78,7 @@ func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.Ten
 	definitions := make(map[string][]metering.MeterVersion)
 	var g metering.MeterVersion
 	_, err = pgx.ForEachRow(rows, catalog.MeterVersionFields(&g), func() error {
-		if g.Selects() {
-			definitions[g.EventType] = append(definitions[g.EventType], g)
-		}
+		definitions[g.EventType] = append(definitions[g.EventType], g)
 		return nil
 	})
 	return definitions, err
@@ -201,8 +198,8 @@ func erasedProperties(k audit.Key, tenant metering.TenantID, e *metering.Event, 
 	return left, nil
 }
 
-// measurements returns a JSON object with the value that each definition counts of an event, by the
-// definition's digest. It returns nil if none counts the event.
+// measurements returns a JSON object with the value that each definition counts of an event: by the ID of the meter
+// and, if the definition has filters or a value property, by its digest. It returns nil if none counts the event.
 func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.RawMessage, error) {
 	values := make(map[string]metering.Decimal)
 	for _, g := range definitions {
@@ -210,7 +207,11 @@ func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.
 		if err != nil {
 			return nil, err
 		}
-		if m.Verdict == metering.Counted {
+		if m.Verdict != metering.Counted {
+			continue
+		}
+		values[g.MeterID.String()] = m.Value
+		if g.Selects() {
 			values[g.DefinitionDigest()] = m.Value
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
@@ -74,6 +75,37 @@ func TestErasuresOfCustomersWithSameValuesKeepTotals(t *testing.T) {
 	}
 	requireRollupsEqualARecount(t, conn, tenant)
 	requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, metering.WindowOf(november, metering.Hour, time.UTC))
+}
+
+// TestChangedMeterCountsErasedEventsAsBefore adds a filter to a meter after an erasure. The open period of the erased
+// customer may be billed already, so its usage must not change.
+func TestChangedMeterCountsErasedEventsAsBefore(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	tenant := dbtest.Tenant(t, store).ID
+	calls := dbtest.Meter(t, store, tenant, "calls", "call")
+	ingest(t, store, tenant, dbtest.Event(t, "call", "gone", november, "1.5", "", `{"region":"eu"}`), dbtest.Event(t, "call", "gone", november, "2", "", ""))
+	c, err := store.Customers.Get(t.Context(), tenant, "gone")
+	require.NoError(t, err)
+	_, err = store.Erasures.Begin(t.Context(), tenant, "key_1", "gone", "asked for", clock.Now())
+	require.NoError(t, err)
+	eraseAll(t, store, tenant, c.ID)
+	inEurope := []metering.Filter{{Property: "region", Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(`"eu"`))}}}
+	_, version, err := store.Meters.Update(t.Context(), tenant, metering.Operator, calls.Slug, catalog.MeterChange{Filters: &inEurope})
+	require.NoError(t, err)
+	require.NoError(t, backfill(t.Context(), store, tenant, version.ID))
+	var usage string
+	require.NoError(t, conn.QueryRow(t.Context(), `
+		select sum(sum)::text
+		from (
+		  select tenant_id, customer_id, meter_version_id, sum from usage_monthly
+		  union all
+		  select tenant_id, customer_id, meter_version_id, sum from usage_unfolded) u
+		where tenant_id = $1 and customer_id = $2 and meter_version_id = $3`, tenant, c.ID, version.ID).Scan(&usage))
+	require.Equal(t, "3.5", usage)
 }
 
 // TestABackfillWaitsForAnErasure creates a meter between the steps of an erasure. A backfill that

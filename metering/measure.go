@@ -111,14 +111,18 @@ func smallInteger(literal []byte) (n int64, is bool) {
 	return n, true
 }
 
-// MeasuredProperty is the name of the property in which an erased event stores its measured values, by
-// DefinitionDigest. No group_by path can have this name.
+// MeasuredProperty is the name of the property in which an erased event stores its measured values: by
+// DefinitionDigest, and by the ID of each meter that counted it. No group_by path can have this name.
 const MeasuredProperty = "$measured"
 
-// evaluateErased returns the value that was stored when the event was erased. A definition without a stored
-// value does not count the event.
+// evaluateErased returns the value that was stored when the event was erased. A later definition of a meter counts the
+// event as the meter did then. So a change of the meter does not credit usage that the erased customer was billed.
 func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
-	value := fieldOf(e.property(MeasuredProperty), g.DefinitionDigest())
+	measured := e.property(MeasuredProperty)
+	value := fieldOf(measured, g.DefinitionDigest())
+	if value == nil {
+		value = fieldOf(measured, g.MeterID.String())
+	}
 	if value == nil {
 		return FilteredOut, Decimal{}, nil
 	}

@@ -266,13 +266,19 @@ func (s *subscriber) sends() (accepted []uuid.UUID) {
 // hear handles Stripe's event that an invoice is final.
 func (s *subscriber) hear(invoice string) {
 	s.Helper()
+	s.must(s.do.ReadInvoice, s.storeEvent(invoice))
+}
+
+// storeEvent stores Stripe's event that an invoice is final.
+func (s *subscriber) storeEvent(invoice string) activities.ProviderEventInput {
+	s.Helper()
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
 	require.NoError(s, err)
 	kept, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
 		Connection: active.ID, EventID: "evt_" + uuid.NewString(), Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: s.atStripe, MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
-	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
+	return activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row}
 }
 
 // TestSwitchBetweenQuantitiesAndAmountsAppliesFromNextPeriod checks that a change between quantities and amounts

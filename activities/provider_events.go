@@ -2,11 +2,13 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // ProviderEventInput names the event's row.
@@ -48,14 +50,24 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	}
 	reader, err := a.invoicesOf(ctx, in.TenantID, customer)
 	if err != nil || reader.invoices == nil {
-		return ReadInvoiceResult{}, err
+		return ReadInvoiceResult{}, retriedForKey(err)
 	}
 	kept, err := reader.refreshInvoice(ctx, event.ObjectID)
 	if err != nil {
-		return ReadInvoiceResult{}, err
+		return ReadInvoiceResult{}, retriedForKey(err)
 	}
 	hold, err := reader.beginHold(ctx, kept)
 	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt, hold}, err
+}
+
+// retriedForKey returns err, or a retried error with the same text if the provider refused the API key. The event is
+// then handled once an operator has saved another key. Refusals of this invoice are not retried.
+func retriedForKey(err error) error {
+	var refused *metering.Error
+	if errors.As(err, &refused) && refused.Code == metering.CodeProviderRefuse && !errors.As(err, new(providers.OwnRefusal)) {
+		return metering.Errorf(metering.CodeProviderDown, "%s", refused.Message).Because(err)
+	}
+	return err
 }
 
 // RequestSyncResult names the requested sync.

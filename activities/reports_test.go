@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -442,6 +443,44 @@ func TestReadProviderWithCountsReadsOnlySummaries(t *testing.T) {
 	require.Equal(t, activities.ReadProviderResult{Counted: 1}, read)
 	for _, request := range s.fake.State().Requests[before:] {
 		require.Contains(t, request.Path, "summaries")
+	}
+}
+
+// TestDeletedTargetDoesNotStopReadOfCustomer reads a customer with an accepted report to a subscription item that Stripe
+// does not know any more.
+func TestDeletedTargetDoesNotStopReadOfCustomer(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("record", "5")
+	summaries := func(status, times int) {
+		s.fake.Behave(stripetest.Behaviour{Status: status, Times: times, Path: "/v1/subscription_items/si_record/usage_record_summaries"})
+	}
+	summaries(http.StatusInternalServerError, 10)
+	require.Equal(t, 1, s.report())
+	read := func() (result activities.ReadProviderResult) {
+		value, err := s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.customerInput()})
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&result))
+		return result
+	}
+	summaries(http.StatusNotFound, 1)
+	require.Equal(t, activities.ReadProviderResult{}, read())
+	require.Equal(t, activities.ReadProviderResult{Counted: 1}, read())
+}
+
+// TestEventIsRetriedUntilKeyIsReplaced reads the invoice of an event. Temporal retries a refusal of the API key, and no
+// refusal of the invoice.
+func TestEventIsRetriedUntilKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.read()
+	event := s.storeEvent("in_unknown")
+	for status, retried := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusNotFound: false} {
+		s.fake.Behave(stripetest.Behaviour{Status: status, Times: 1, Path: "/v1/invoices"})
+		_, err := s.ExecuteActivity(s.do.ReadInvoice, event)
+		var failure *temporal.ApplicationError
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, retried, !failure.NonRetryable(), status)
 	}
 }
 

@@ -105,14 +105,23 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
 	p.excludeOnlyReported(&late)
-	units := late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported)
-	amount := late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge)
-	units, amount = notNegative(carried.quantity.Sub(notNegative(units))), notNegative(carried.amounts[l.Currency].Sub(notNegative(amount)))
+	units := beyond(carried.quantity, late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported))
+	amount := beyond(carried.amounts[l.Currency], late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge))
 	if units.IsZero() && amount.IsZero() {
 		return
 	}
 	c.others.quantity = c.others.quantity.Add(units)
 	c.others.parts = append(slices.Clone(c.others.parts), seriesPart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
+}
+
+// beyond returns the part of billed that exceeds the late part, or is credited beyond it. A late part with the opposite
+// sign is not billed yet, so it counts as 0.
+func beyond(billed, late metering.Decimal) metering.Decimal {
+	zero := metering.Decimal{}
+	if billed.IsNegative() {
+		return zero.Sub(beyond(zero.Sub(billed), zero.Sub(late)))
+	}
+	return notNegative(billed.Sub(notNegative(late)))
 }
 
 // isComplete reports whether nothing remains to be reported, resolved or invoiced of a closed period. If there is no

@@ -43,6 +43,22 @@ func TestPeriodIsStatedAgainIfStatementDiffersFromClosedLine(t *testing.T) {
 	}
 }
 
+// TestCreditOfPreviousConnectionIsNotRepeated connects a receiver after two connections: the first one billed 3 units of
+// a period that closed at 1 unit, and the second one credited the difference.
+func TestCreditOfPreviousConnectionIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	f := withStatementReceiver(9, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "1", "100"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	credit := adjusted(second, january, february, "-2", "-200")
+	credit.Kind, credit.Customer, credit.Target, credit.Counting = billing.ChargeReport, "cus_1", "sub_1", billing.Adds
+	credit.Taken.Added = credit.Taken.Amount
+	credit.Standing = credit.Taken
+	f.Reported = []billing.Reported{stated(first, january, "3", "300"), credit}
+	lines := reportsOf(billing.NewBooks(f).Plan(), january)[0].Lines
+	require.Len(t, lines, 1)
+	require.Equal(t, []string{"1", "100", "0", "0"}, []string{lines[0].Usage.String(), lines[0].Charge.String(), lines[0].Quantity.String(), lines[0].Amount.String()})
+}
+
 // reportsOf returns the planned reports of a period.
 func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 	return slices.DeleteFunc(slices.Clone(p.Reports), func(r billing.Report) bool { return !r.Period.Equal(period.Start) })

@@ -228,6 +228,13 @@ func (p *planner) planLateCharges(target Period) {
 	}
 }
 
+// awaitsLateCharge reports whether a charge for late usage is being sent. Its outcome changes the remaining charges.
+func (p *planner) awaitsLateCharge() bool {
+	return containsAny(p.Reported, func(r *Reported) bool {
+		return r.Late && r.undecided() && p.here(r.Series) && r.State != InDoubt
+	})
+}
+
 // lateCharge returns the next report of a charge for late usage. changed reports whether the report is needed: the
 // charge differs from the accepted one, or a restore may have lost a later report that set the line. A line on a final
 // invoice is not set again.

@@ -66,6 +66,28 @@ func TestLateUsageChargeIsDifferenceToEarlierCharges(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 }
 
+// TestCustomerIsOutOfSyncWhileLateChargeIsBeingSent sends a credit for late usage to another subscription. If the
+// provider accepts the credit, late usage that arrived since must be charged.
+func TestCustomerIsOutOfSyncWhileLateChargeIsBeingSent(t *testing.T) {
+	t.Parallel()
+	f := ofLateUsage("17", "7")
+	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(17), Charge: metering.Whole(1700)}}
+	credit := lateCharge(f, "-100", 2)
+	credit.Target = "sub_2"
+	f.Reported = []billing.Reported{lateCharge(f, "700", 1), credit}
+	sent := &f.Reported[1]
+	for _, state := range []billing.State{billing.Planned, billing.Sending} {
+		sent.Taken, sent.Outstanding, sent.State = billing.Sums{}, true, state
+		plan := billing.NewBooks(f).Plan()
+		require.Empty(t, plan.Reports, state)
+		require.Empty(t, plan.Reported, state)
+	}
+	sent.Taken, sent.Outstanding, sent.State = sent.Standing, false, billing.Accepted
+	plan := billing.NewBooks(f).Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "100", plan.Reports[0].Quantity.String())
+}
+
 // A target period closes even if its late usage was not charged. The next target period then charges it.
 func TestUnchargedLateUsageDoesNotDelayClosing(t *testing.T) {
 	t.Parallel()

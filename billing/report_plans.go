@@ -375,6 +375,7 @@ func (p *planner) reportPeriod(period Period) {
 	}
 	p.planLateCharges(period)
 	p.planFinalization(period)
+	p.open = p.open || p.awaitsLateCharge()
 }
 
 // mayComeLast reports whether a report with Counting Latest is planned, or outstanding at the current connection.

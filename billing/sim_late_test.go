@@ -130,7 +130,7 @@ func (l *life) carriedInDoubt(p billing.Period, meter metering.MeterID) bool {
 	return slices.ContainsFunc(l.reports, func(carrying *storedReport) bool {
 		return of(carrying, p.Start) && slices.ContainsFunc(l.reports, func(r *storedReport) bool {
 			isOfPeriod := r.Period.Equal(p.Start) && of(r, time.Time{}) || of(r, p.Start)
-			return r.number < carrying.number && isOfPeriod && (r.settledAt.IsZero() || !r.settledAt.Before(carrying.firstSent))
+			return r.number < carrying.number && isOfPeriod && (r.settledAt.IsZero() || !r.settledAt.Before(carrying.made))
 		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"

@@ -475,12 +475,17 @@ func TestEventIsRetriedUntilKeyIsReplaced(t *testing.T) {
 	s := newRegular(t)
 	s.read()
 	event := s.storeEvent("in_unknown")
+	read := func(ctx context.Context, in activities.ProviderEventInput) error {
+		_, err := s.do.ReadInvoice(ctx, in)
+		return activities.Failure(err)
+	}
+	s.RegisterActivity(read)
 	for status, retried := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusNotFound: false} {
 		s.fake.Behave(stripetest.Behaviour{Status: status, Times: 1, Path: "/v1/invoices"})
-		_, err := s.ExecuteActivity(s.do.ReadInvoice, event)
+		_, err := s.ExecuteActivity(read, event)
 		var failure *temporal.ApplicationError
 		require.ErrorAs(t, err, &failure)
-		require.Equal(t, retried, !failure.NonRetryable(), status)
+		require.Equal(t, retried, !failure.NonRetryable(), "%d: %s", status, failure)
 	}
 }
 

@@ -213,6 +213,7 @@ func scanListed(row pgx.CollectableRow, further ...any) (e ListedEvent, err erro
 type possibleCounting struct {
 	Counting
 
+	MeterNumber   int64             `json:"meter_number"`
 	ValueProperty string            `json:"value_property"`
 	Filters       []metering.Filter `json:"filters"`
 }
@@ -225,7 +226,7 @@ func countingsOf(e metering.Event, possible []byte) ([]Counting, error) {
 	}
 	countings := make([]Counting, 0, len(all))
 	for _, c := range all {
-		m, err := metering.MeterVersion{ValueProperty: c.ValueProperty, Filters: c.Filters}.Measure(&e)
+		m, err := metering.MeterVersion{MeterID: metering.MeterID(c.MeterNumber), ValueProperty: c.ValueProperty, Filters: c.Filters}.Measure(&e)
 		if err != nil {
 			return nil, err
 		}
@@ -285,7 +286,7 @@ var listedColumns = `e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.v
 // applies the same rules as ingest and backfills (see countsEvent).
 var countedBy = `(
 		  select coalesce(jsonb_agg(jsonb_build_object(
-		    'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (
+		    'meter_number', m.id, 'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (
 		      select jsonb_build_object('id', p.id, 'start', p.starts_at, 'end', p.ends_at)
 		      from billing_periods p
 		      where p.tenant_id = e.tenant_id

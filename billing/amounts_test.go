@@ -224,6 +224,28 @@ func TestClosedPeriodLineIsSetToClosedCharge(t *testing.T) {
 	require.Len(t, plan.Complete, 1)
 }
 
+// TestLateUsageIsNotChargedUntilLineIsLowered charges late usage of 1 USD to a period that closed at 3 USD, while its
+// line is set to 5 USD. The invoice may become final before the line is lowered, and nothing is credited then.
+func TestLateUsageIsNotChargedUntilLineIsLowered(t *testing.T) {
+	t.Parallel()
+	f := closedJanuary(t)
+	f.Usage = []billing.Usage{{Period: f.Stored[0].Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.LateMonths = []metering.Range{f.Stored[0].Range}
+	reported := func() (all []string) {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
+			all = append(all, fmt.Sprint(r.Quantity, " ", r.Late))
+		}
+		return all
+	}
+	f.Reported = []billing.Reported{set(t, f, "5")}
+	require.Equal(t, []string{"3 false"}, reported())
+	lowered := set(t, f, "3")
+	f.Reported[0].Standing, f.Reported[0].Outstanding, f.Reported[0].State = lowered.Standing, true, billing.Sending
+	require.Empty(t, reported())
+	f.Reported = []billing.Reported{lowered}
+	require.Equal(t, []string{"1 true"}, reported())
+}
+
 // An amount charged to a subscription that has ended is not billed again while an invoice may still bill it.
 func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
 	t.Parallel()

@@ -168,7 +168,7 @@ func (c *calculation) amount() metering.Decimal {
 	}
 	amount := c.charge().Sub(c.otherAmount())
 	if c.late != nil {
-		amount = amount.Sub(c.closed.billedCharge()).Sub(c.late.onlyReportedCharge)
+		amount = amount.Sub(c.closedCharge()).Sub(c.late.onlyReportedCharge)
 	} else if c.closed != nil {
 		amount = c.closed.billedCharge()
 	}
@@ -176,6 +176,16 @@ func (c *calculation) amount() metering.Decimal {
 		return metering.Decimal{}
 	}
 	return amount
+}
+
+// closedCharge returns the charge of the closed period that late usage deducts: billedCharge or, if no credit can be
+// billed, the highest amount that the provider may bill with the period. A report that lowers the period's line may be
+// refused, because the invoice is final.
+func (c *calculation) closedCharge() metering.Decimal {
+	if c.noCredit && c.closed.inAmounts() && c.closed.Reconciled == nil {
+		return larger(c.closed.billedCharge(), c.closed.billedTotals.highest)
+	}
+	return c.closed.billedCharge()
 }
 
 // line returns the line of the calculation, without its breakdown.

@@ -6,8 +6,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billedTotals holds the units and the amount that are billed of a closed line.
-type billedTotals struct{ units, amount metering.Decimal }
+// billedTotals holds the units and the amount that are billed of a closed line. highest is the highest amount that may
+// be billed while outcomes are unknown; only nearestTotals sets it.
+type billedTotals struct{ units, amount, highest metering.Decimal }
 
 // pending reports whether the period is closed and not complete.
 func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
@@ -47,7 +48,9 @@ func (l *ClosedLine) totalsIn(billed map[metering.MeterID]seriesTotals) billedTo
 // nearest to the line's total. Thus no unknown outcome leads to a charge or a credit.
 func (l *ClosedLine) nearestTotals(most, least map[metering.MeterID]seriesTotals) billedTotals {
 	lowest, highest := l.totalsIn(least), l.totalsIn(most)
-	return billedTotals{units: clamp(lowest.units, l.ownUnits(), highest.units), amount: clamp(lowest.amount, l.Charge, highest.amount)}
+	return billedTotals{
+		units: clamp(lowest.units, l.ownUnits(), highest.units), amount: clamp(lowest.amount, l.Charge, highest.amount), highest: highest.amount,
+	}
 }
 
 // clamp returns d, limited to the range from least to most.

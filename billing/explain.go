@@ -171,7 +171,7 @@ func (c *calculation) closedDeductions() (steps []Step) {
 		closed := c.late.closed
 		steps = append(steps,
 			Step{Name: StepClosedUnits, Amount: c.closed.billedUnits(), Unit: inUnits, Closed: &closed},
-			Step{Name: StepClosed, Amount: c.closed.billedCharge(), Unit: c.currency, Closed: &closed})
+			Step{Name: StepClosed, Amount: c.closedCharge(), Unit: c.currency, Closed: &closed})
 	case c.closed != nil && c.closed.unreported():
 		steps = append(steps,
 			Step{Name: StepUnbilledUnits, Amount: c.units().Sub(c.quantity()), Unit: inUnits},

@@ -239,13 +239,13 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 			f.Beside = append(f.Beside, of.reported(read)...)
 		}
 	}
-	periods := billing.Periods(f)
-	for _, p := range periods {
+	for _, p := range billing.Periods(f) {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
-	f.Usage = l.usage(billing.NewBooks(f).UsageRanges(), f.ByDimension())
+	ranges := billing.NewBooks(f).UsageRanges()
+	f.Usage = l.usage(ranges, f.ByDimension())
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
-		f.Hours = l.hours(periods, windowed)
+		f.Hours = l.hours(ranges, windowed)
 	}
 	return f
 }
@@ -426,11 +426,8 @@ func (l *ledger) booked() (all []billing.Booked) {
 	return all
 }
 
-func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all []billing.HourUsage) {
-	for _, p := range periods {
-		if p.Complete {
-			continue
-		}
+func (l *ledger) hours(ranges []metering.Range, meters []metering.MeterID) (all []billing.HourUsage) {
+	for _, p := range ranges {
 		for n, e := range l.events {
 			if e.late || !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) || !l.isFed(e.meter, e.at) {
 				continue

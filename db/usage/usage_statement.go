@@ -16,7 +16,7 @@ import (
 
 // usageStatement reads usage of ranges in one SQL statement, from the cheapest sources that are exact. It
 // splits each range into parts, one or more per source. No other code reads usage from the rollups, so that
-// their schema can change.
+// their schema can change. The SQL that other statements contain is in usage_sql.go.
 type usageStatement struct {
 	Args    pgx.NamedArgs
 	all     bool               // read each customer's usage, and the whole tenant's

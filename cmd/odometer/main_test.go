@@ -104,7 +104,7 @@ func TestConsoleCommandWaitsUntilStopped(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestMigrateSaysWhatToDoWithSchemaOfOtherVersion(t *testing.T) {
+func TestMigrateNamesRemediesForSchemaOfOtherVersion(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)

@@ -177,15 +177,15 @@ func names(n ast.Node, provider string) bool {
 // rollups lists the files that may name tables of counted usage, each with the tables that it names. All code
 // that reads usage calls the first file. The comments describe why the other files name the tables.
 var rollups = map[string][]string{
-	"db/usage/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // reads usage
-	"db/usage/usage_sql.go":       {"usage_monthly", "usage_unfolded", "usage_daily"},                                // counts events, and finds customers and groups with usage
-	"db/usage/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // stores usage of ingest and backfills
-	"db/usage/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // moves added usage to the rollups
-	"db/usage/tallies.go":         {"usage_added"},                                                                   // lists the columns of usage_added
-	"db/usage/chunks.go":          {"usage_hourly"},                                                                  // creates chunks before they are needed
-	"db/pg/migrate.go":            {"usage_daily"},                                                                   // creates the kind of view that the TimescaleDB edition allows
-	"db/maintenance.go":           {"usage_daily"},                                                                   // refreshes usage_daily
-	"db/pg/grants.go":             {"usage_hourly", "usage_monthly", "usage_added"},                                  // grants deletes from these tables
+	"db/usage/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"}, // reads usage
+	"db/usage/usage_sql.go":       {"usage_monthly", "usage_unfolded", "usage_daily"},                 // counts events, and finds customers and groups with usage
+	"db/usage/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                   // stores usage of ingest and backfills
+	"db/usage/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"}, // moves added usage to the rollups
+	"db/usage/tallies.go":         {"usage_added"},                                                    // lists the columns of usage_added
+	"db/usage/chunks.go":          {"usage_hourly"},                                                   // creates chunks before they are needed
+	"db/pg/migrate.go":            {"usage_daily"},                                                    // creates the kind of view that the TimescaleDB edition allows
+	"db/maintenance.go":           {"usage_daily"},                                                    // refreshes usage_daily
+	"db/pg/grants.go":             {"usage_hourly", "usage_monthly", "usage_added"},                   // grants deletes from these tables
 }
 
 func TestUsageTablesAreNamedOnlyInListedFiles(t *testing.T) {

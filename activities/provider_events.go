@@ -36,12 +36,14 @@ type ReadInvoiceResult struct {
 	Cycle     bool      `json:"cycle"` // the invoice bills a period's usage
 	Final     bool      `json:"final"` // the invoice does not change any more
 	CreatedAt time.Time `json:"created_at"`
+	Refused   string    `json:"refused,omitempty"` // the provider refused the API key: the instruction for an operator
 
 	Hold metering.HoldID `json:"hold,omitempty"` // open hold of the invoice, which needs a run; 0: none
 }
 
 // ReadInvoice reads the current state of the event's invoice and stores it. If the tenant holds
-// invoices, it also stores a hold for a draft.
+// invoices, it also stores a hold for a draft. A refusal of the API key is a result, because the event must be
+// handled after an operator has saved another key.
 func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
 	defer sendHeartbeats(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
@@ -50,24 +52,17 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	}
 	reader, err := a.invoicesOf(ctx, in.TenantID, customer)
 	if err != nil || reader.invoices == nil {
-		return ReadInvoiceResult{}, retriedForKey(err)
+		return ReadInvoiceResult{}, err
 	}
 	kept, err := reader.refreshInvoice(ctx, event.ObjectID)
+	if metering.CodeOf(err) == metering.CodeProviderRefuse && !errors.As(err, new(providers.OwnRefusal)) {
+		return ReadInvoiceResult{Refused: failureText(err)}, nil
+	}
 	if err != nil {
-		return ReadInvoiceResult{}, retriedForKey(err)
+		return ReadInvoiceResult{}, err
 	}
 	hold, err := reader.beginHold(ctx, kept)
-	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt, hold}, err
-}
-
-// retriedForKey returns err, or a retried error with the same text if the provider refused the API key. The event is
-// then handled once an operator has saved another key. Refusals of this invoice are not retried.
-func retriedForKey(err error) error {
-	var refused *metering.Error
-	if errors.As(err, &refused) && refused.Code == metering.CodeProviderRefuse && !errors.As(err, new(providers.OwnRefusal)) {
-		return metering.Errorf(metering.CodeProviderDown, "%s", refused.Message).Because(err)
-	}
-	return err
+	return ReadInvoiceResult{Cycle: kept.Renewal, Final: !kept.FinalizedAt.IsZero(), CreatedAt: kept.CreatedAt, Hold: hold}, err
 }
 
 // RequestSyncResult names the requested sync.

@@ -468,25 +468,28 @@ func TestDeletedTargetDoesNotStopReadOfCustomer(t *testing.T) {
 	require.Equal(t, activities.ReadProviderResult{Counted: 1}, read())
 }
 
-// TestEventIsRetriedUntilKeyIsReplaced reads the invoice of an event. Temporal retries a refusal of the API key, and no
-// refusal of the invoice.
-func TestEventIsRetriedUntilKeyIsReplaced(t *testing.T) {
+// TestReadInvoiceReturnsRefusalOfKey reads the invoice of an event. A refusal of the API key is a result, and a refusal
+// of the invoice is an error.
+func TestReadInvoiceReturnsRefusalOfKey(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.read()
 	event := s.storeEvent("in_unknown")
-	read := func(ctx context.Context, in activities.ProviderEventInput) error {
-		_, err := s.do.ReadInvoice(ctx, in)
-		return activities.Failure(err)
-	}
-	s.RegisterActivity(read)
-	for status, retried := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusNotFound: false} {
+	read := func(status int) (invoice activities.ReadInvoiceResult, err error) {
 		s.fake.Behave(stripetest.Behaviour{Status: status, Times: 1, Path: "/v1/invoices"})
-		_, err := s.ExecuteActivity(read, event)
-		var failure *temporal.ApplicationError
-		require.ErrorAs(t, err, &failure)
-		require.Equal(t, retried, !failure.NonRetryable(), "%d: %s", status, failure)
+		value, err := s.ExecuteActivity(s.do.ReadInvoice, event)
+		if err != nil {
+			return invoice, err
+		}
+		return invoice, value.Get(&invoice)
 	}
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		invoice, err := read(status)
+		require.NoError(t, err)
+		require.Contains(t, invoice.Refused, "save another key")
+	}
+	_, err := read(http.StatusNotFound)
+	require.ErrorContains(t, err, "Stripe refused the request: 404")
 }
 
 // newRegular returns a subscriber for tests with a fixed order of steps.

@@ -65,14 +65,15 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 		return h.sync(ctx, workflow.Now(ctx), "the customer was synced with its current subscription items",
 			"the customer was not synced with its current subscription items")
 	}
-	var invoice activities.ReadInvoiceResult
-	err = workflow.ExecuteActivity(retriedProviderCall(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	invoice, err := h.readInvoice(ctx)
 	if err == nil && invoice.Hold != 0 {
 		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).startChildOrSignal(ctx)
 	}
 	switch {
 	case err != nil:
 		return "", err
+	case invoice.Refused != "":
+		return "the invoice was not read: " + invoice.Refused, nil
 	case !invoice.Cycle && !invoice.Final:
 		return "the invoice was stored", nil
 	case !invoice.Final:
@@ -88,6 +89,26 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 		return "the invoice was stored; its period is not closed yet", err
 	}
 	return "the invoice was stored and its period closed", err
+}
+
+// longestKeyPause is the longest pause between two reads of an invoice while the provider refuses the API key.
+const longestKeyPause = time.Hour
+
+// readInvoice reads the event's invoice. While the provider refuses the API key, it reads the invoice again until
+// readingLimit has passed.
+func (h *handleProviderEvent) readInvoice(ctx workflow.Context) (invoice activities.ReadInvoiceResult, err error) {
+	until := workflow.Now(ctx).Add(readingLimit)
+	for pause := time.Minute; ; pause = min(2*pause, longestKeyPause) {
+		invoice = activities.ReadInvoiceResult{}
+		err = workflow.ExecuteActivity(retriedProviderCall(ctx, until, "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+		if err != nil || invoice.Refused == "" || !workflow.Now(ctx).Before(until) {
+			return invoice, err
+		}
+		h.show(ctx, fmt.Sprintf("%s. The run reads the invoice again in %s, until %s.", invoice.Refused, pause, until.UTC().Format(time.RFC3339)))
+		if err := workflow.Sleep(ctx, pause); err != nil {
+			return invoice, err
+		}
+	}
 }
 
 // sync requests a sync with the priority of the event, and waits for it with awaitSync. The outcome
@@ -178,7 +199,7 @@ func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 	}
 	var invoice activities.ReadInvoiceResult
 	err := workflow.ExecuteActivity(providerCall(ctx, "check whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
-	return err == nil && !invoice.Final
+	return err == nil && invoice.Refused == "" && !invoice.Final
 }
 
 // HandleProviderEventID returns the workflow ID of a provider event.

@@ -268,6 +268,27 @@ func TestInvoiceEventWaitsForSyncOnlyWhileInvoiceAcceptsUsage(t *testing.T) {
 	}
 }
 
+func TestEventRunReadsInvoiceAgainWhileKeyIsRefused(t *testing.T) {
+	refused := activities.ReadInvoiceResult{Refused: "save another key"}
+	reads := 0
+	h := newHappening(t)
+	h.invoice = func() (activities.ReadInvoiceResult, error) {
+		if reads++; reads < 4 {
+			return refused, nil
+		}
+		return activities.ReadInvoiceResult{Cycle: true, Final: true}, nil
+	}
+	outcome, took := h.run(t)
+	require.Equal(t, "the invoice was stored; its period is not closed yet", outcome)
+	require.Equal(t, 7*time.Minute, took)
+
+	h = newHappening(t)
+	h.invoice = func() (activities.ReadInvoiceResult, error) { return refused, nil }
+	outcome, took = h.run(t)
+	require.Equal(t, "the invoice was not read: save another key", outcome)
+	require.InDelta(t, 72*time.Hour, took, float64(time.Hour))
+}
+
 func TestEventOutcomeShowsWhyProviderRefusedInvoiceRead(t *testing.T) {
 	h := newHappening(t)
 	h.invoice = func() (activities.ReadInvoiceResult, error) {

@@ -69,16 +69,28 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 	return last, nil
 }
 
+// definition is a meter version in use.
+type definition struct {
+	metering.MeterVersion
+
+	read bool // usage of the meter is read from this version, and the meter is not archived
+}
+
 // definitionsInUse returns the meter versions in use (not retired), by event type.
-func definitionsInUse(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
-	rows, err := q.Query(ctx, `select `+catalog.MeterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
+func definitionsInUse(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]definition, error) {
+	rows, err := q.Query(ctx, `
+		select m.meter_version_id = g.id and m.archived_at is null, `+catalog.MeterVersionColumns+`
+		from meter_versions g
+		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id
+		where g.tenant_id = $1
+		  and g.status <> 'retired'`, tenant)
 	if err != nil {
 		return nil, err
 	}
-	definitions := make(map[string][]metering.MeterVersion)
-	var g metering.MeterVersion
-	_, err = pgx.ForEachRow(rows, catalog.MeterVersionFields(&g), func() error {
-		definitions[g.EventType] = append(definitions[g.EventType], g)
+	definitions := make(map[string][]definition)
+	var d definition
+	_, err = pgx.ForEachRow(rows, append([]any{&d.read}, catalog.MeterVersionFields(&d.MeterVersion)...), func() error {
+		definitions[d.EventType] = append(definitions[d.EventType], d)
 		return nil
 	})
 	return definitions, err
@@ -140,7 +152,7 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 
 // replace replaces personal values in the events. The groups of the usage and the values that
 // meters count do not change.
-func (b *eventsErased) replace(k audit.Key, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
+func (b *eventsErased) replace(k audit.Key, tenant metering.TenantID, stay kept, definitions map[string][]definition) error {
 	for i := range b.ids {
 		properties, key := "", ""
 		if b.properties[i] != nil {
@@ -198,24 +210,28 @@ func erasedProperties(k audit.Key, tenant metering.TenantID, e *metering.Event, 
 	return left, nil
 }
 
-// measurements returns a JSON object with the value that each definition counts of an event: by the ID of the meter
-// and, if the definition has filters or a value property, by its digest. It returns nil if none counts the event.
-func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.RawMessage, error) {
-	values := make(map[string]metering.Decimal)
-	for _, g := range definitions {
-		m, err := g.Measure(e)
+// measurements returns a JSON object with the value that each definition counts of an event (see MeasuredProperty). It
+// returns nil if none counts the event.
+func measurements(e *metering.Event, definitions []definition) (json.RawMessage, error) {
+	values := make(map[string]*metering.Decimal)
+	counted := false
+	for _, d := range definitions {
+		m, err := d.Measure(e)
 		if err != nil {
 			return nil, err
 		}
-		if m.Verdict != metering.Counted {
-			continue
+		var value *metering.Decimal
+		if m.Verdict == metering.Counted {
+			value, counted = &m.Value, true
 		}
-		values[g.MeterID.String()] = m.Value
-		if g.Selects() {
-			values[g.DefinitionDigest()] = m.Value
+		if d.read {
+			values[d.MeterID.String()] = value
+		}
+		if value != nil && d.Selects() {
+			values[d.DefinitionDigest()] = value
 		}
 	}
-	if len(values) == 0 {
+	if !counted {
 		return nil, nil
 	}
 	return json.Marshal(values)

@@ -77,8 +77,8 @@ func TestErasuresOfCustomersWithSameValuesKeepTotals(t *testing.T) {
 	requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, metering.WindowOf(november, metering.Hour, time.UTC))
 }
 
-// TestChangedMeterCountsErasedEventsAsBefore adds a filter to a meter after an erasure. The open period of the erased
-// customer may be billed already, so its usage must not change.
+// TestChangedMeterCountsErasedEventsAsBefore changes the value property of a meter after an erasure. The open period of
+// the erased customer may be billed already, so its usage must not change. Another meter had the new value property.
 func TestChangedMeterCountsErasedEventsAsBefore(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -87,14 +87,17 @@ func TestChangedMeterCountsErasedEventsAsBefore(t *testing.T) {
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	tenant := dbtest.Tenant(t, store).ID
 	calls := dbtest.Meter(t, store, tenant, "calls", "call")
-	ingest(t, store, tenant, dbtest.Event(t, "call", "gone", november, "1.5", "", `{"region":"eu"}`), dbtest.Event(t, "call", "gone", november, "2", "", ""))
+	_, err = store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
+		Slug: "tokens", EventType: "call", Version: metering.MeterVersion{Aggregation: metering.Sum, ValueProperty: "n"},
+	})
+	require.NoError(t, err)
+	ingest(t, store, tenant, dbtest.Event(t, "call", "gone", november, "1.5", "", `{"n":100}`), dbtest.Event(t, "call", "gone", november, "2", "", ""))
 	c, err := store.Customers.Get(t.Context(), tenant, "gone")
 	require.NoError(t, err)
 	_, err = store.Erasures.Begin(t.Context(), tenant, "key_1", "gone", "asked for", clock.Now())
 	require.NoError(t, err)
 	eraseAll(t, store, tenant, c.ID)
-	inEurope := []metering.Filter{{Property: "region", Operator: metering.FilterEq, Values: []metering.FilterValue{metering.ParseFilterValue([]byte(`"eu"`))}}}
-	_, version, err := store.Meters.Update(t.Context(), tenant, metering.Operator, calls.Slug, catalog.MeterChange{Filters: &inEurope})
+	_, version, err := store.Meters.Update(t.Context(), tenant, metering.Operator, calls.Slug, catalog.MeterChange{ValueProperty: new("n")})
 	require.NoError(t, err)
 	require.NoError(t, backfill(t.Context(), store, tenant, version.ID))
 	var usage string

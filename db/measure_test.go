@@ -34,7 +34,7 @@ func changeTo(d reference.Definition) catalog.MeterChange {
 	return catalog.MeterChange{Aggregation: new(metering.Aggregation(d.Aggregation)), ValueProperty: &d.ValueProperty, Filters: &filters, GroupBy: &d.GroupBy}
 }
 
-// sentEvent is an event as sent. If its customer is erased, it also has the value that the meter counted then.
+// sentEvent is an event as sent. If its customer is erased, it also has the value that the meter counted before the erasure.
 type sentEvent struct {
 	customer          metering.CustomerID
 	at                time.Time

@@ -111,19 +111,20 @@ func smallInteger(literal []byte) (n int64, is bool) {
 	return n, true
 }
 
-// MeasuredProperty is the name of the property in which an erased event stores its measured values: by
-// DefinitionDigest, and by the ID of each meter that counted it. No group_by path can have this name.
+// MeasuredProperty is the name of the property in which an erased event stores its measured values: by the ID of each
+// meter of the event type, and by DefinitionDigest. The value of a meter that did not count the event is null. No
+// group_by path can have this name.
 const MeasuredProperty = "$measured"
 
-// evaluateErased returns the value that was stored when the event was erased. A later definition of a meter counts the
-// event as the meter did then. So a change of the meter does not credit usage that the erased customer was billed.
+// evaluateErased returns the value that was stored when the event was erased: the value of the meter or, if the meter
+// is newer, the value of an equal definition. A change of the meter therefore credits no usage that was billed before.
 func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 	measured := e.property(MeasuredProperty)
-	value := fieldOf(measured, g.DefinitionDigest())
+	value := fieldOf(measured, g.MeterID.String())
 	if value == nil {
-		value = fieldOf(measured, g.MeterID.String())
+		value = fieldOf(measured, g.DefinitionDigest())
 	}
-	if value == nil {
+	if !isSet(value) {
 		return FilteredOut, Decimal{}, nil
 	}
 	var kept Decimal

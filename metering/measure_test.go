@@ -208,7 +208,10 @@ func TestErasedEventKeepsItsMeasuredValues(t *testing.T) {
 	require.Equal(t, "filtered_out 0", verdict(metering.MeterVersion{ValueProperty: "tokens"}, kept), "another definition")
 	changed := metering.MeterVersion{MeterID: 7, ValueProperty: "tokens"}
 	require.Equal(t, "counted 4", verdict(changed, erased(`{"$measured":{"mtr_7":4,"mtr_8":5}}`)), "a later definition of the same meter")
-	require.Equal(t, "filtered_out 0", verdict(changed, erased(`{"$measured":{"mtr_8":5}}`)), "the meter did not count the event")
+	require.Equal(t, "filtered_out 0", verdict(changed, erased(`{"$measured":{"mtr_8":5}}`)), "the meter is new")
+	require.Equal(t, "counted 5", verdict(changed, erased(fmt.Sprintf(`{"$measured":{%q:5}}`, changed.DefinitionDigest()))), "another meter had its definition")
+	require.Equal(t, "filtered_out 0", verdict(changed, erased(fmt.Sprintf(`{"$measured":{"mtr_7":null,%q:5}}`, changed.DefinitionDigest()))), "the meter did not count the event")
+	require.Equal(t, "counted 4", verdict(changed, erased(fmt.Sprintf(`{"$measured":{"mtr_7":4,%q:5}}`, changed.DefinitionDigest()))), "its own value comes first")
 	require.Equal(t, "filtered_out 0", verdict(g, erased(`{"tokens":9,"model":"a"}`)))
 	require.Equal(t, "counted 9", verdict(g, metering.Event{Properties: json.RawMessage(`{"tokens":9,"model":"a","$measured":{}}`)}), "the name means nothing in other events")
 }

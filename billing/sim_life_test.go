@@ -502,8 +502,8 @@ func (l *life) closePeriods() int {
 	l.note(lives.Action{Do: lives.Close})
 	plans := l.plan(l.now, func(f *billing.Facts) { f.MayClose = true })
 	due := l.replanAt
-	if l.keep(plans, l.now); !due.IsZero() && !due.After(l.now) {
-		l.replanAt = due // a closing sends nothing
+	if l.keep(plans, l.now); !due.IsZero() && due.Before(l.replanAt) {
+		l.replanAt = due // a closing sends nothing, so it postpones no re-evaluation
 	}
 	closed := 0
 	l.eachStream(func() {

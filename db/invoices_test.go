@@ -148,7 +148,7 @@ func TestFinalInvoicePutsCustomerOutOfSync(t *testing.T) {
 	void.Status, void.Void = "void", true
 	b.save(void, b.now)
 	require.Zero(t, b.closePeriods().Closed)
-	synced("its period is closed, and a closing has compared it")
+	synced("a closing has compared the invoice of its closed period")
 }
 
 func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {

@@ -203,12 +203,12 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 
 // scheduleReplan stores the next instant at which a plan of the customer's schedules can change without a new fact. It
 // also stores HeadOpenUntil, the time until which an event can move the start of the first period to an earlier instant.
-// If the caller does not send the reports of the plans (sends), a re-evaluation that is due stays due for the next sync.
+// Only a caller that sends the reports of the plans may postpone the re-evaluation. For other callers, sends is false.
 func scheduleReplan(plans []streamPlan, sends bool) {
 	var at *time.Time
 	for _, p := range plans {
-		if sooner := p.ReplanAt; !sooner.IsZero() && (at == nil || sooner.Before(*at)) {
-			at = &sooner
+		if next := p.ReplanAt; !next.IsZero() && (at == nil || next.Before(*at)) {
+			at = &next
 		}
 	}
 	w := plans[0]
@@ -216,13 +216,13 @@ func scheduleReplan(plans []streamPlan, sends bool) {
 		update customers c
 		set look_again_at = next.at, head_open_until = $4
 		from (
-		  select case when look_again_at <= $5 and not $6 then look_again_at else $3 end as at
+		  select case when $5 then $3 else least(look_again_at, $3) end as at
 		  from customers
 		  where tenant_id = $1
 		    and id = $2) next
 		where c.tenant_id = $1
 		  and c.id = $2
-		  and (c.look_again_at is distinct from next.at or c.head_open_until is distinct from $4)`, w.tenant, w.customer, at, w.HeadOpenUntil, w.facts.Now, sends)
+		  and (c.look_again_at is distinct from next.at or c.head_open_until is distinct from $4)`, w.tenant, w.customer, at, w.HeadOpenUntil, sends)
 }
 
 // write stores the plan's reports in the planning transaction.

@@ -168,7 +168,8 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		for _, read := range streams {
 			r.Places, r.Since = append(r.Places, read.books().AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
 		}
-		// No report of a later window can be lost. The destination may have usage that Odometer reported for another customer.
+		// A window that begins after the restore has no lost reports. Usage that the destination has of such a window was
+		// reported for another customer, so it must not be added to the ledger.
 		r.Places = slices.DeleteFunc(r.Places, func(at billing.AddedUp) bool { return !at.Window.Start.Before(r.RaisedAt) })
 		return nil
 	})

@@ -282,8 +282,8 @@ func (b *Books) calculation(period Period, m metering.Meter, common string) calc
 }
 
 // lastBilledIn returns the currency of the last amount of the meter's period that was billed at Odometer's price, or "".
-// If the meter has no price any more, that amount is credited in this currency. The last accepted statement of the
-// current receiver counts too: Reported has the statements of previous connections only.
+// If the meter has no price any more, that amount is credited in this currency. Reported has only the statements of
+// previous connections, so lastBilledIn also looks at the last accepted statement.
 func (b *Books) lastBilledIn(period Period, meter metering.MeterID) (currency string) {
 	last := int64(0)
 	for s := range b.ownOf(period, meter) {
@@ -293,7 +293,7 @@ func (b *Books) lastBilledIn(period Period, meter metering.MeterID) (currency st
 	}
 	statement := b.lastStatement(period, State.Taken)
 	i := slices.IndexFunc(statement.Lines, Line{MeterID: meter}.about)
-	if statement.Number < last || i < 0 || statement.Lines[i].Amount.IsZero() || statement.Lines[i].Price != nil {
+	if statement.Number < last || i < 0 || statement.Lines[i].Price != nil {
 		return currency
 	}
 	return statement.Lines[i].Currency

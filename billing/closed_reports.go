@@ -108,8 +108,8 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
 	p.excludeOnlyReported(&late)
-	units := beyond(carried.quantity, late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported))
-	amount := beyond(carried.amounts[l.Currency], late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge))
+	units := excessOver(carried.quantity, late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported))
+	amount := excessOver(carried.amounts[l.Currency], late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge))
 	if units.IsZero() && amount.IsZero() {
 		return
 	}
@@ -117,12 +117,12 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	c.others.parts = append(slices.Clone(c.others.parts), seriesPart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
-// beyond returns the part of billed that exceeds the late part, or is credited beyond it. A late part with the opposite
-// sign is not billed yet, so it counts as 0.
-func beyond(billed, late metering.Decimal) metering.Decimal {
+// excessOver returns the part of the billed amount that exceeds the late amount. If both are credits, the excess is a
+// credit. A late amount with the opposite sign is not billed yet, so it counts as 0.
+func excessOver(billed, late metering.Decimal) metering.Decimal {
 	zero := metering.Decimal{}
 	if billed.IsNegative() {
-		return zero.Sub(beyond(zero.Sub(billed), zero.Sub(late)))
+		return zero.Sub(excessOver(zero.Sub(billed), zero.Sub(late)))
 	}
 	return notNegative(billed.Sub(notNegative(late)))
 }

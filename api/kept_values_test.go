@@ -75,8 +75,8 @@ func TestConcurrentMissesShareOneRead(t *testing.T) {
 	})
 }
 
-// TestRequestReturnsCachedValuesIfReadTakesTooLong checks that a request returns the cached values after warningsWait, also
-// if it waits for the reads of other requests.
+// TestRequestReturnsCachedValuesIfReadTakesTooLong checks that a request returns the cached values after warningsWait,
+// even if it waits for the reads of other requests.
 func TestRequestReturnsCachedValuesIfReadTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

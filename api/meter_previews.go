@@ -68,7 +68,7 @@ type previewedEvent struct {
 	ID         string            `json:"id"`
 	CustomerID string            `json:"customer_id" doc:"The customer's external ID"`
 	Timestamp  time.Time         `json:"timestamp"`
-	Rule       metering.Verdict  `json:"rule" doc:"Whether the definition counts the event, and the reason if it does not:\n- filtered_out: a filter excludes the event, or its customer is erased and the meter did not count the event before.\n- value_missing: value_property is missing or null.\n- value_invalid: value_property is not a number with an absolute value below 10^18."`
+	Rule       metering.Verdict  `json:"rule" doc:"Whether the definition counts the event, and the reason if it does not:\n- filtered_out: a filter excludes the event, or the customer is erased and the meter did not count the event before the erasure.\n- value_missing: value_property is missing or null.\n- value_invalid: value_property is not a number with an absolute value below 10^18."`
 	Value      *metering.Decimal `json:"value,omitempty" doc:"Value that the definition reads from the event. Present if the event is counted. A meter with the aggregation 'count' adds 1 instead"`
 	GroupKey   json.RawMessage   `json:"group_key,omitempty" doc:"Value of each group_by property. Present if the event is counted"`
 	Property   string            `json:"property,omitempty" doc:"Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers"`

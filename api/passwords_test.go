@@ -142,8 +142,8 @@ func TestAddressWithoutGuessesSkipsHashingPause(t *testing.T) {
 	}
 }
 
-// TestPasswordGuessesFromManyAddressesUseAtMostOneThirdOfProcessor sends guesses from thirty addresses. After the first hashingPlaces
-// hashes, at most one hash of 40 ms starts every 120 ms.
+// TestPasswordGuessesFromManyAddressesUseAtMostOneThirdOfProcessor sends guesses from thirty addresses. After the first
+// hashingPlaces hashes, at most one hash of 40 ms starts every 120 ms.
 func TestPasswordGuessesFromManyAddressesUseAtMostOneThirdOfProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

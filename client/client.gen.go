@@ -7439,7 +7439,7 @@ type PreviewedEvent struct {
 	Property *string `json:"property,omitempty"`
 
 	// Rule Whether the definition counts the event, and the reason if it does not:
-	// - `filtered_out`: a filter excludes the event, or its customer is erased and the meter did not count the event before.
+	// - `filtered_out`: a filter excludes the event, or the customer is erased and the meter did not count the event before the erasure.
 	// - `value_missing`: `value_property` is missing or null.
 	// - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
 	Rule PreviewedEventRule `json:"rule"`
@@ -7452,7 +7452,7 @@ type PreviewedEvent struct {
 }
 
 // PreviewedEventRule Whether the definition counts the event, and the reason if it does not:
-// - `filtered_out`: a filter excludes the event, or its customer is erased and the meter did not count the event before.
+// - `filtered_out`: a filter excludes the event, or the customer is erased and the meter did not count the event before the erasure.
 // - `value_missing`: `value_property` is missing or null.
 // - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
 type PreviewedEventRule string

@@ -6640,7 +6640,7 @@ export interface components {
             property?: string;
             /**
              * @description Whether the definition counts the event, and the reason if it does not:
-             *     - `filtered_out`: a filter excludes the event, or its customer is erased and the meter did not count the event before.
+             *     - `filtered_out`: a filter excludes the event, or the customer is erased and the meter did not count the event before the erasure.
              *     - `value_missing`: `value_property` is missing or null.
              *     - `value_invalid`: `value_property` is not a number with an absolute value below 10^18.
              * @enum {string}

@@ -101,7 +101,7 @@ func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, 
 	if err := s.Guard.CheckURL("body.issuer", o.Issuer); err != nil {
 		return nil, err
 	}
-	if _, err := s.discover(ctx, o.Issuer); err != nil {
+	if _, err := s.discover(oidc.ClientContext(ctx, s.issuers.clientOf(who.Tenant.ID)), o.Issuer); err != nil {
 		return nil, metering.Invalid("body.issuer", "must serve a discovery document with public https URLs as endpoints").Because(err)
 	}
 	if in.Body.ClientSecret != nil {
@@ -134,10 +134,10 @@ func (s *server) deleteOIDC(ctx context.Context, _ *struct{}) (*deleteOIDCOutput
 	return out, nil
 }
 
-// discover reads an issuer's discovery document. The issuer chooses the endpoint URLs in the document, so
-// each URL must pass the same check as a URL from the tenant.
+// discover reads an issuer's discovery document with the client in ctx. The issuer chooses the endpoint URLs in the
+// document, so each URL must pass the same check as a URL from the tenant.
 func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, error) {
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, s.issuers), issuer)
+	provider, err := oidc.NewProvider(ctx, issuer)
 	if err != nil {
 		return nil, fmt.Errorf("discover issuer: %w", providers.Redact(err))
 	}
@@ -158,6 +158,7 @@ func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, e
 // issuer is a tenant's issuer with its discovery document and its OAuth client.
 type issuer struct {
 	settings metering.OIDC
+	client   *http.Client
 	provider *oidc.Provider
 	code     oauth2.Config
 }
@@ -174,11 +175,12 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 			return nil, err
 		}
 	}
-	provider, err := s.discover(ctx, settings.Issuer)
+	client := s.issuers.clientOf(tenant)
+	provider, err := s.discover(oidc.ClientContext(ctx, client), settings.Issuer)
 	if err != nil {
 		return nil, errIssuer.Because(err)
 	}
-	return &issuer{settings, provider, oauth2.Config{
+	return &issuer{settings, client, provider, oauth2.Config{
 		ClientID: settings.ClientID, ClientSecret: string(secret), Endpoint: provider.Endpoint(),
 		RedirectURL: s.BaseURL + callbackPath, Scopes: []string{oidc.ScopeOpenID},
 	}}, nil
@@ -413,7 +415,7 @@ const maxSubject = 255 // OpenID Connect Core 1.0, 2
 
 // identity exchanges the code for an ID token and returns the identity in it.
 func (s *server) identity(ctx context.Context, at *issuer, state, code string) (none metering.Identity, err error) {
-	ctx = oidc.ClientContext(ctx, s.issuers)
+	ctx = oidc.ClientContext(ctx, at.client)
 	token, err := at.code.Exchange(ctx, code, oauth2.VerifierOption(s.secrets.verifier(state)))
 	var refusal *oauth2.RetrieveError
 	if errors.As(err, &refusal) {

@@ -40,7 +40,7 @@ type people struct {
 	invitations invitationTokens
 	secrets     signInSecrets
 	signIns     limiter
-	issuers     *http.Client
+	issuers     *issuers
 	csrfKey     []byte
 }
 

@@ -17,8 +17,13 @@ import (
 func (s *server) registerCalculations() {
 	huma.Register(s.api, reading(post("calculate-charges", "/v1/pricing/calculate", PricingRead, "Calculate the charges of terms",
 		"Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.\n\n"+
-			"- The terms are validated as for setting a price. No meter and no customer is read.\n- With 'dimensions', by_dimension of each quantity has the usage of combinations of values.")), s.calculateCharges)
+			"- The terms are validated as for setting a price. No meter and no customer is read.\n- With 'dimensions', by_dimension of each quantity has the usage of combinations of values.\n"+
+			"- A response has at most 5,000 steps. Beyond that, the request returns 422.")), s.calculateCharges)
 }
+
+// maxCalculatedSteps is the maximum number of steps in a response, because a request of 100 KB could otherwise have a
+// response of 50 MB.
+const maxCalculatedSteps = 5000
 
 // Quantity is hypothetical usage of a billing period.
 type Quantity struct {
@@ -61,7 +66,7 @@ func (s *server) calculateCharges(ctx context.Context, in *calculateInput) (*cal
 	if err != nil {
 		return nil, err
 	}
-	withSteps := in.Body.Steps == nil || *in.Body.Steps
+	withSteps, steps := in.Body.Steps == nil || *in.Body.Steps, 0
 	out := &calculateOutput{calculation{Currency: terms.Currency, Charges: []calculatedCharge{}}}
 	for n, q := range in.Body.Usage {
 		of, err := q.measured(fmt.Sprintf("body.usage[%d]", n), terms.Dimensions)
@@ -71,6 +76,9 @@ func (s *server) calculateCharges(ctx context.Context, in *calculateInput) (*cal
 		charge := calculatedCharge{Quantity: of.Units, EventCount: of.Events, Charge: terms.ChargeIn(terms.Currency, of)}
 		if withSteps {
 			charge.Steps = showSteps(terms.ChargeSteps(of))
+			if steps += countSteps(charge.Steps); steps > maxCalculatedSteps {
+				return nil, metering.Invalid("body.usage", "must have fewer quantities, because the charges have more than %d steps; or set steps to false", maxCalculatedSteps)
+			}
 		}
 		out.Body.Charges = append(out.Body.Charges, charge)
 	}

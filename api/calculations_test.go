@@ -108,6 +108,24 @@ func TestChargesAreCalculatedForEachQuantity(t *testing.T) {
 	require.Equal(t, int64(3), c.Charges[1].EventCount)
 }
 
+// TestCalculationHasMaximumNumberOfSteps charges 100 quantities in 100 tiers each.
+func TestCalculationHasMaximumNumberOfSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tiers := ""
+	for n := range 99 {
+		tiers += fmt.Sprintf(`{"up_to":%d,"unit_price":1},`, n+1)
+	}
+	terms := `"model":"graduated","tiers":[` + tiers + `{"up_to":null,"unit_price":1}]`
+	usage := strings.TrimSuffix(strings.Repeat(`{"quantity":1000},`, 100), ",")
+	p := b.send(t, "POST", "/v1/pricing/calculate", `{`+terms+`,"usage":[`+usage+`]}`).problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{
+		Location: "body.usage", Message: "must have fewer quantities, because the charges have more than 5000 steps; or set steps to false",
+	}}, p.Errors)
+	require.Len(t, b.calculated(t, `{`+terms+`,"steps":false}`, `[`+usage+`]`).Charges, 100)
+	require.Len(t, b.calculated(t, `{`+terms+`}`, `[{"quantity":1000}]`).Charges, 1)
+}
+
 func TestTermsThatCannotBeSavedAreNotCalculated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -52,6 +52,15 @@ func showSteps(steps []billing.Step) []step {
 	return shown
 }
 
+// countSteps returns the number of steps, with their parts.
+func countSteps(steps []step) int {
+	n := len(steps)
+	for _, s := range steps {
+		n += countSteps(s.Steps)
+	}
+	return n
+}
+
 func showStep(s billing.Step) step {
 	shown := step{
 		Name: stepName(s.Name), Description: s.Sentence(), Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits,

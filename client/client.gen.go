@@ -13794,6 +13794,7 @@ type ClientInterface interface {
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
 	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+	// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13806,6 +13807,7 @@ type ClientInterface interface {
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
 	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+	// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -17587,6 +17589,7 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
 // - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17609,6 +17612,7 @@ func (c *Client) CalculateChargesWithBody(ctx context.Context, contentType strin
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
 // - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28942,6 +28946,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
 	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+	// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28954,6 +28959,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
 	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+	// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -39847,6 +39853,7 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
 // - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39865,6 +39872,7 @@ func (c *ClientWithResponses) CalculateChargesWithBodyWithResponse(ctx context.C
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
 // - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+// - A response has at most 5,000 steps. Beyond that, the request returns 422.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -2200,6 +2200,7 @@ export interface paths {
          *
          *     - The terms are validated as for setting a price. No meter and no customer is read.
          *     - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
+         *     - A response has at most 5,000 steps. Beyond that, the request returns 422.
          */
         post: operations["calculate-charges"];
         delete?: never;

@@ -253,22 +253,22 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 // isRead returns a function that reports whether the facts contain a line of a report. They contain late usage, and the
 // lines of the periods that the invoices in read concern. They also contain all other lines of incomplete periods,
 // except the lines of statements to the current connection. Other lines of a complete period are read if their window
-// ends after the start of a current subscription period, or of the subscription period of an open period of any billing
-// schedule.
+// ends after the start of a current subscription period, or of the subscription period of an incomplete period of any
+// billing schedule.
 func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing.Line) bool {
 	invoiced, complete := l.invoiced(read), make(map[int64]bool)
 	for _, p := range l.periods {
 		complete[p.Start.UnixMicro()] = p.Complete
 	}
-	var open []time.Time
+	var subscribed []time.Time
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
 		if since := l.side.SubscribedSince(); since != nil {
-			open = append(open, *since)
+			subscribed = append(subscribed, *since)
 		}
 	}
 	for _, p := range l.allPeriods() {
-		if p.ClosedAt == nil && p.Subscription.ID != "" {
-			open = append(open, p.Subscription.Start)
+		if !p.Complete && p.Subscription.ID != "" {
+			subscribed = append(subscribed, p.Subscription.Start)
 		}
 	}
 	return func(r *storedReport, line billing.Line) bool {
@@ -281,7 +281,7 @@ func (l *ledger) isRead(read []storedInvoice) func(r *storedReport, line billing
 		case !complete[at]:
 			return true
 		}
-		return slices.ContainsFunc(open, func(start time.Time) bool { return r.Window.End.After(start) })
+		return slices.ContainsFunc(subscribed, func(start time.Time) bool { return r.Window.End.After(start) })
 	}
 }
 

@@ -55,10 +55,10 @@ func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 // reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects reports of
 // late usage, and the reports about these periods:
 //   - periods that are not complete
-//   - windows that end after the start of a current subscription period (@subscribed), or of an open period's
-//     subscription period. A window may begin before that start, if its first report was made before Odometer knew of
-//     the subscription. Open periods may lack a current subscription, if the customer was not linked to it when they
-//     were stored.
+//   - windows that end after the start of a current subscription period (@subscribed), or of an incomplete period's
+//     subscription period. The report of an incomplete period may include the usage of such a window. A window may begin
+//     before that start, if its first report was made before Odometer knew of the subscription. Incomplete periods may
+//     lack a current subscription, if the customer was not linked to it when they were stored.
 //   - periods of the invoices that the facts of any of the customer's schedules contain (periodsOfInvoices)
 //
 // Statements to the current connection are needed only for reconciliation. Their usage lines are therefore
@@ -81,7 +81,7 @@ func reportedOf(customer string) string {
 	      from billing_periods o
 	      where o.tenant_id = @tenant
 	        and o.customer_id = ` + customer + `
-	        and o.closed_at is null)) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
+	        and not o.complete)) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
 	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, r.subscription, r.subscription_start, l.meter_id, l.quantity, l.amount, l.currency,

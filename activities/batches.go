@@ -198,7 +198,7 @@ func (b *batch) judge(ctx context.Context, err error) verdict {
 	case metering.CodeUnavailable, metering.CodeNoProvider:
 		return verdictDatabase
 	case metering.CodeProviderRefuse:
-		if errors.As(err, new(providers.OwnRefusal)) {
+		if isOwnRefusal(err) {
 			return verdictCustomer
 		}
 	}

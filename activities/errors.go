@@ -78,6 +78,9 @@ func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
 	return temporal.ApplicationErrorCategoryUnspecified
 }
 
+// isOwnRefusal reports whether the provider refused one customer or object only, and not the API key.
+func isOwnRefusal(err error) bool { return errors.As(err, new(providers.OwnRefusal)) }
+
 // failureText returns the text of a failure to send that is stored and shown to tenants. It
 // contains no text from a provider.
 func failureText(err error) string {

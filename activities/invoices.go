@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -116,12 +115,11 @@ func (a *Activities) affectsAll(ctx context.Context, list ledger.InvoiceList, er
 	if err == nil {
 		return false
 	}
-	var own providers.OwnRefusal
 	switch metering.CodeOf(err) {
 	case metering.CodeProviderDown:
 		affects = silent
 	case metering.CodeProviderRefuse:
-		affects = !errors.As(err, &own)
+		affects = !isOwnRefusal(err)
 	default:
 		affects = ctx.Err() != nil
 	}

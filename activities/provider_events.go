@@ -2,13 +2,11 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers"
 )
 
 // ProviderEventInput names the event's row.
@@ -55,7 +53,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 		return ReadInvoiceResult{}, err
 	}
 	kept, err := reader.refreshInvoice(ctx, event.ObjectID)
-	if metering.CodeOf(err) == metering.CodeProviderRefuse && !errors.As(err, new(providers.OwnRefusal)) {
+	if metering.CodeOf(err) == metering.CodeProviderRefuse && !isOwnRefusal(err) {
 		return ReadInvoiceResult{Refused: failureText(err)}, nil
 	}
 	if err != nil {

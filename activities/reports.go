@@ -263,7 +263,7 @@ func (a *Activities) checkCounts(ctx context.Context, in CustomerInput) (result 
 	}
 	for _, place := range open {
 		counted, err := measureCall(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
-		if metering.CodeOf(err) == metering.CodeNotFound || errors.As(err, new(providers.OwnRefusal)) {
+		if metering.CodeOf(err) == metering.CodeNotFound || isOwnRefusal(err) {
 			continue // the target has no usage, or was deleted; its reports stay accepted until an invoice shows them
 		}
 		if err != nil {

@@ -205,24 +205,22 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 // also stores HeadOpenUntil, the time until which an event can move the start of the first period to an earlier instant.
 // Only a caller that sends the reports of the plans may postpone the re-evaluation. For other callers, sends is false.
 func scheduleReplan(plans []streamPlan, sends bool) {
-	var at *time.Time
+	var at time.Time
 	for _, p := range plans {
-		if next := p.ReplanAt; !next.IsZero() && (at == nil || next.Before(*at)) {
-			at = &next
-		}
+		at = metering.Sooner(at, p.ReplanAt)
 	}
+	var when *time.Time
+	if !at.IsZero() {
+		when = &at
+	}
+	const next = `least($3::timestamptz, case when not $5 then look_again_at end)` // least ignores null
 	w := plans[0]
 	w.batch.Queue(`
-		update customers c
-		set look_again_at = next.at, head_open_until = $4
-		from (
-		  select case when $5 then $3 else least(look_again_at, $3) end as at
-		  from customers
-		  where tenant_id = $1
-		    and id = $2) next
-		where c.tenant_id = $1
-		  and c.id = $2
-		  and (c.look_again_at is distinct from next.at or c.head_open_until is distinct from $4)`, w.tenant, w.customer, at, w.HeadOpenUntil, sends)
+		update customers
+		set look_again_at = `+next+`, head_open_until = $4
+		where tenant_id = $1
+		  and id = $2
+		  and (look_again_at is distinct from `+next+` or head_open_until is distinct from $4)`, w.tenant, w.customer, when, w.HeadOpenUntil, sends)
 }
 
 // write stores the plan's reports in the planning transaction.

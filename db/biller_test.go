@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -55,10 +54,7 @@ func newBillerAt(t testing.TB, store *db.DB, address string) *biller {
 
 func (b *biller) connect() *pgx.Conn {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), b.address)
-	require.NoError(b, err)
-	b.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
+	return dbtest.ConnTo(b, b.address)
 }
 
 // useProvider makes the webhook at url the tenant's provider. A new url begins a new connection.

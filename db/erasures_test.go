@@ -60,9 +60,7 @@ func requireGone(t *testing.T, conn *pgx.Conn) {
 func TestErasuresOfCustomersWithSameValuesKeepTotals(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	conn := dbtest.ConnTo(t, address)
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call", "user")
 	for range 2 {
@@ -82,12 +80,10 @@ func TestErasuresOfCustomersWithSameValuesKeepTotals(t *testing.T) {
 func TestChangedMeterCountsErasedEventsAsBefore(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	conn := dbtest.ConnTo(t, address)
 	tenant := dbtest.Tenant(t, store).ID
 	calls := dbtest.Meter(t, store, tenant, "calls", "call")
-	_, err = store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
+	_, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
 		Slug: "tokens", EventType: "call", Version: metering.MeterVersion{Aggregation: metering.Sum, ValueProperty: "n"},
 	})
 	require.NoError(t, err)
@@ -116,9 +112,7 @@ func TestChangedMeterCountsErasedEventsAsBefore(t *testing.T) {
 func TestABackfillWaitsForAnErasure(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	conn := dbtest.ConnTo(t, address)
 	ctx, tenant := t.Context(), dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call", "model")
 	for i := range 3 {

@@ -1,11 +1,9 @@
 package db_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -23,9 +21,7 @@ import (
 func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t) // DropRetired drops versions of all tenants
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	conn := dbtest.ConnTo(t, address)
 	month := billing.CalendarPeriod(november, time.UTC)
 	histories.Check(t, func(rt *rapid.T) {
 		tenant := dbtest.Tenant(t, store).ID
@@ -95,9 +91,7 @@ func usageOf(t testing.TB, store *db.DB, tenant metering.TenantID, r metering.Ra
 func TestMeterHasAtMostTenPreviousVersionsUntilTheyAreDropped(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	conn := dbtest.ConnTo(t, address)
 	tenant := dbtest.Tenant(t, store).ID
 	ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "", ""))
 	dbtest.Meter(t, store, tenant, "calls", "call")
@@ -109,7 +103,7 @@ func TestMeterHasAtMostTenPreviousVersionsUntilTheyAreDropped(t *testing.T) {
 	for n := range 10 {
 		require.NoError(t, change(n))
 	}
-	err = change(10)
+	err := change(10)
 	require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err))
 	require.ErrorContains(t, err, "calls has 10 previous versions")
 	zone := "Europe/Zurich"

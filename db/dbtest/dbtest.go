@@ -323,7 +323,13 @@ func Drop(t testing.TB, server, address string) {
 // own SQL.
 func Conn(t testing.TB) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), URL(t))
+	return ConnTo(t, URL(t))
+}
+
+// ConnTo is Conn for the database at an address.
+func ConnTo(t testing.TB, address string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
